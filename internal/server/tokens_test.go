@@ -539,3 +539,21 @@ func TestQueuedRunOfToken(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2, list[0].Used.Runs)
 }
+
+// TestRateOfToken checks that one end user cannot use up the request rate of its tenant.
+func TestRateOfToken(t *testing.T) {
+	t.Parallel()
+	f := tokenFixture(t)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 100}}, nil)
+	first, second := f.token(api.CreateToken{Subject: "ann"}).Secret, f.token(api.CreateToken{Subject: "ann"}).Secret
+	for i := range 60 {
+		require.Equal(
+			t,
+			404,
+			f.send("GET", "/v1/runs/run_"+strings.Repeat("a", 26), []string{first, second}[i%2], nil).status,
+		)
+	}
+	r := f.send("GET", "/v1/runs/run_"+strings.Repeat("a", 26), first, nil)
+	require.Equal(t, "requests_per_minute", r.problem(t, 429).Quota)
+	f.ok("GET", "/v1/agents", f.acme, nil, nil)
+}

@@ -42,8 +42,9 @@ type Controller struct {
 	Responses  *Responses
 	Rejections *Rejections
 
-	requests *fairshare.RateLimiter
-	controls *fairshare.RateLimiter
+	requests  *fairshare.RateLimiter
+	controls  *fairshare.RateLimiter
+	userRates *fairshare.RateLimiter // by tenant and subject
 
 	// processors has slots for CPU-bound work: time slices of guests, and parsing bodies.
 	processors *fairshare.Semaphore
@@ -78,6 +79,7 @@ func New(processors int, now func() time.Time, draining <-chan struct{}) *Contro
 		Rejections: newRejections(draining),
 		requests:   fairshare.NewRateLimiter(now),
 		controls:   fairshare.NewRateLimiter(now),
+		userRates:  fairshare.NewRateLimiter(now),
 		processors: fairshare.NewSemaphore(processors, perTenant, fairshare.Unlimited),
 		cpu:        fairshare.NewBudget(cpuShare*float64(perTenant), cpuBurst*time.Duration(perTenant), MaxDelay),
 		background: fairshare.NewSemaphore(fairshare.Unlimited, 1, fairshare.Unlimited),

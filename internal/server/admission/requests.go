@@ -123,6 +123,22 @@ func (c *Controller) EnterEndUser(tenant, subject string, quota int64) (leave fu
 	return leave, nil
 }
 
+// minUserRate is the number of requests a minute that an end user may send at least, unless the
+// tenant may send less.
+const minUserRate = 60
+
+// CheckEndUserRate counts a request with the token of an end user of a tenant that may send perMinute
+// requests a minute; 0 means no limit. Without this check, one end user could send all of them. It
+// fails with a [*QuotaError] if the end user sends more than a quarter of perMinute, but at least
+// minUserRate, in a minute. Requests that control runs count, too.
+func (c *Controller) CheckEndUserRate(tenant, subject string, perMinute int64) error {
+	limit := min(perMinute, max(minUserRate, perMinute/4))
+	if retry, ok := c.userRates.Allow(tenant+"\x00"+subject, limit); !ok {
+		return &QuotaError{"requests_per_minute", retry, fmt.Sprintf("an end user may send %d requests a minute", limit)}
+	}
+	return nil
+}
+
 // Others reports whether a tenant other than the given one is active: it has a request in flight, or
 // sent one in the last 10 s (activeFor).
 func (f *InFlight) Others(tenant string) bool {

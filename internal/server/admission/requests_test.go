@@ -70,3 +70,28 @@ func TestRequestsInFlight(t *testing.T) {
 	require.NoError(t, err, "control requests have some more")
 	require.NotEmpty(t, f.tenants)
 }
+
+// TestRateOfEndUser checks that an end user can send a quarter of the tenant's requests a minute, and
+// a small tenant's end user all of them.
+func TestRateOfEndUser(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ tenant, user int64 }{{1000, 250}, {100, 60}, {30, 30}} {
+		now := time.Now()
+		c := New(1, func() time.Time { return now }, nil)
+		for range test.user {
+			require.NoError(t, c.CheckEndUserRate("acme", "ann", test.tenant))
+		}
+		var quota *QuotaError
+		require.ErrorAs(t, c.CheckEndUserRate("acme", "ann", test.tenant), &quota)
+		require.Equal(t, "requests_per_minute", quota.Quota)
+		require.Positive(t, quota.RetryAfter)
+		require.NoError(t, c.CheckEndUserRate("acme", "bob", test.tenant))
+		require.NoError(t, c.CheckEndUserRate("other", "ann", test.tenant))
+		now = now.Add(quota.RetryAfter + time.Millisecond)
+		require.NoError(t, c.CheckEndUserRate("acme", "ann", test.tenant))
+	}
+	c := New(1, time.Now, nil)
+	for range 10_000 {
+		require.NoError(t, c.CheckEndUserRate("acme", "ann", 0), "a tenant without a limit")
+	}
+}

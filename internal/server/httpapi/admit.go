@@ -14,6 +14,11 @@ import (
 // inputs of runs that are too large, or that arrive while memory is short. The caller calls leave
 // when the request ends.
 func (rt *Router) admit(c *Caller, r *Route, req *http.Request) (leave func(), err error) {
+	if c.Token != nil {
+		if err := rt.admission.CheckEndUserRate(c.Key.Tenant, c.Token.Subject, c.Info.Quota.RequestsPerMin); err != nil {
+			return nil, err
+		}
+	}
 	if err := rt.admission.CheckRate(c.Key.Tenant, r.Control, c.Info.Quota.RequestsPerMin); err != nil {
 		return nil, err
 	}
