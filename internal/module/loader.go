@@ -87,6 +87,10 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 // the calls end.
 func (l *Loader) Close(ctx context.Context) error { return l.sandbox.Close(ctx) }
 
+// Compiled reports whether the WebAssembly module with a SHA-256 digest in hexadecimal is in the cache on
+// disk, so that it can be loaded without compiling it.
+func (l *Loader) Compiled(digest string) bool { return l.sandbox.Compiled(digest) }
+
 // Instances returns the number of instances of modules that are in use. It does not count idle
 // instances.
 func (l *Loader) Instances() int { return l.sandbox.Instances() }

@@ -50,6 +50,9 @@ func (s *Sandbox) acquire(ctx context.Context, b []byte) (*codeRef, error) {
 	})
 }
 
+// Compiled reports whether the module with a SHA-256 digest in hexadecimal is in the cache on disk.
+func (s *Sandbox) Compiled(digest string) bool { return s.compiler.Cached(digest) }
+
 // enterCompilation counts a compilation in progress and returns true. If the sandbox is closed, it
 // returns false.
 func (s *Sandbox) enterCompilation() bool {

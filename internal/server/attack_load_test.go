@@ -409,3 +409,5 @@ type agentSourceFunc func(ctx context.Context, t *store.Tenant, spec agents.Spec
 func (f agentSourceFunc) Open(ctx context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error) {
 	return f(ctx, t, spec)
 }
+
+func (f agentSourceFunc) Ready([]journal.Pin) bool { return true }

@@ -49,6 +49,9 @@ type nativeAgents struct {
 	server *Server
 }
 
+// Ready implements [runs.AgentSource].
+func (n *nativeAgents) Ready([]journal.Pin) bool { return true }
+
 func (n *nativeAgents) Open(_ context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error) {
 	name, version := spec.Agent, spec.Version
 	n.of.mu.Lock()

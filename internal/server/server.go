@@ -270,6 +270,7 @@ func (s *Server) newServices() {
 		Draining:  s.draining,
 		Hints:     o.Hints,
 		Go:        s.work.Go,
+		Servers:   func() []string { return s.members.Executing() },
 		Judge:     func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) },
 	})
 	s.routes = routes.New(&routes.Options{

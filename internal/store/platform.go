@@ -107,8 +107,8 @@ type Platform interface {
 	// expire and days end.
 	Now(ctx context.Context) (time.Time, error)
 
-	// ExpiredRuns returns at most limit runs in progress whose lease has expired, the earliest expiry
-	// first, and at most perTenant runs of each tenant. It omits the runs of sub-agents. It also
+	// ExpiredRuns returns at most limit runs in progress whose lease has expired, and at most perTenant
+	// runs of each tenant: first the run of each tenant that expired first, then the second of each. It omits the runs of sub-agents. It also
 	// omits the operator's runs whose spec does not start with specPrefix, because these belong to
 	// commands.
 	ExpiredRuns(ctx context.Context, specPrefix []byte, limit, perTenant int) ([]journal.RunInfo, error)
@@ -169,7 +169,7 @@ func (s *store) ExpiredRuns(
 			(SELECT runs.*, row_number() OVER (PARTITION BY tenant ORDER BY lease_ms, id) AS nth FROM runs
 				WHERE status = 'running' AND (tenant <> '' OR substr(spec, 1, $3) = $4) AND parent = '' AND lease_ms <= NOW_MS
 			) AS expired
-			WHERE nth <= $2 ORDER BY lease_ms LIMIT $1`, int64(limit), int64(perTenant), int64(len(specPrefix)), specPrefix)
+			WHERE nth <= $2 ORDER BY nth, lease_ms LIMIT $1`, int64(limit), int64(perTenant), int64(len(specPrefix)), specPrefix)
 	})
 	return out, err
 }

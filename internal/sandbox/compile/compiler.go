@@ -20,6 +20,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
@@ -132,6 +134,16 @@ func (c *Compiler) Compile(ctx context.Context, tenant, digest string, b []byte)
 		return c.compileIn(ctx, nil, tenant, digest, b)
 	}
 	return c.compileHere(ctx, b)
+}
+
+// Cached reports whether the cache on disk has an entry of the module with the given digest. It does not
+// check the entry.
+func (c *Compiler) Cached(digest string) bool {
+	if c.disk == nil {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(c.disk.dir, c.cacheKey(digest), sumFile))
+	return err == nil
 }
 
 // compileHere compiles in this process, without a cache.

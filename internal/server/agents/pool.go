@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/refcache"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -100,6 +101,16 @@ func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, e
 	return &Handle{
 		Agent: a.Agent.Agent, Release: release, Memory: plan.Info.Quota.MemoryBytes, Requests: &a.requests,
 	}, nil
+}
+
+// Ready reports whether all modules of a run are compiled on this machine, or are being compiled.
+func (p *Pool) Ready(pins []journal.Pin) bool {
+	for _, pin := range pins {
+		if pin.Digest != "" && !p.options.Modules.Compiled(pin.Digest) {
+			return false
+		}
+	}
+	return true
 }
 
 // Acquire returns the value of a tenant's key, such as an agent or a route. It calls build if the pool

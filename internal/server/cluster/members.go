@@ -181,6 +181,20 @@ func (m *Members) heard(now time.Time) (heard []string, silent bool) {
 	return heard, silent
 }
 
+// Executing returns the owners of the servers that start and resume runs: those that are neither silent
+// nor draining. m may be nil, for a single server.
+func (m *Members) Executing() (owners []string) {
+	if m == nil {
+		return nil
+	}
+	for _, member := range m.List() {
+		if !member.Silent && !member.Draining {
+			owners = append(owners, member.Owner)
+		}
+	}
+	return owners
+}
+
 // List returns the known servers, ordered by machine and name.
 func (m *Members) List() []Member {
 	now := m.o.Now()

@@ -2,6 +2,7 @@ package modules
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/agent-runner/agent-runner/host"
@@ -55,6 +56,13 @@ func (m *Service) acquire(
 		return nil, nil, err
 	}
 	return ref.Value, ref.Release, nil
+}
+
+// Compiled reports whether a module is loaded or being loaded, or is in the cache of compiled modules on
+// disk. Scripts are not in that cache.
+func (m *Service) Compiled(digest string) bool {
+	loaded := func(k cacheKey) bool { return k.digest == digest }
+	return slices.ContainsFunc(m.cache.Keys(), loaded) || m.host.Loader().Compiled(digest)
 }
 
 // CloseIdle closes all modules that no agent uses, and returns their number.

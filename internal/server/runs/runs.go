@@ -33,6 +33,7 @@ type Service struct {
 	taking          sync.Map      // tenants whose runs are being taken over
 	failedTakeovers sync.Map      // by run id, the time of the first failed takeover
 	freed           chan struct{} // receives a value when a run of a thread ends here
+	left            chan struct{} // receives a value when there may be more runs to take over
 	released        atomic.Int64  // number of runs that were released to the journal
 }
 
@@ -57,6 +58,10 @@ type Options struct {
 	Draining <-chan struct{}
 	// Hints reach the other servers of the database.
 	Hints hints.Bus
+	// Servers returns the owners of all servers that resume runs, this one included; nil or empty for a
+	// server that knows of no others. A server resumes its share of the runs of a server that has ended
+	// at once, and the others' shares a moment later; see [AgentSource.Ready].
+	Servers func() []string
 	// Go runs fn on a goroutine that the server waits for when it shuts down.
 	Go func(fn func())
 }
@@ -71,6 +76,7 @@ func New(o *Options) *Service {
 		admission: o.Admission,
 		blocks:    o.Blocks,
 		freed:     make(chan struct{}, 1),
+		left:      make(chan struct{}, 1),
 		polls:     newPolls(o.Hints, o.Logger),
 		Agents:    o.Agents,
 	}
@@ -92,6 +98,9 @@ func (r *Service) InProgress(tenant, id string) bool { return r.Active.Get(tenan
 type AgentSource interface {
 	// Open returns the agent of a spec. The caller releases it when its run is over.
 	Open(ctx context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error)
+	// Ready reports whether the modules of a run are compiled on this server. Servers on which they are
+	// not leave a waiting run to the others for a moment.
+	Ready(modules []journal.Pin) bool
 }
 
 // Routes registers the endpoints that start, show and control runs.

@@ -7,6 +7,8 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
@@ -23,8 +25,9 @@ const (
 	// the option LeaseTTL has passed since the last heartbeat of the run's server. The default is
 	// [journal.DefaultLeaseTTL].
 	takeoverInterval      = 3 * time.Second
-	maxTakeovers          = 1000 // per search, for all tenants together
-	maxTakeoversPerTenant = 10
+	maxWaiting            = 200 // runs that a search reads, of all tenants together
+	maxWaitingPerTenant   = 50
+	maxTakeoversPerTenant = 10 // runs that are taken over after a search
 	// MaxTakeoverTime is the time for which a server retries a run whose agent cannot be
 	// built, for example because a key is missing or an MCP server does not respond.
 	MaxTakeoverTime = time.Hour
@@ -32,10 +35,8 @@ const (
 
 // TakeOver resumes runs of servers that have ended, until ctx is done or the server drains. It
 // searches for such runs after each hint of a server that there are some, and every takeoverInterval,
-// but not while leases cannot be trusted.
+// but not while leases cannot be trusted. While a search leaves runs behind, the next one follows soon.
 func (r *Service) TakeOver(ctx context.Context) {
-	ticker := time.NewTicker(takeoverInterval)
-	defer ticker.Stop()
 	waiting, stop, err := hints.Signal(r.options.Hints, topicWaiting)
 	if err != nil {
 		r.log.Error("subscribe to runs without a server", "error", err)
@@ -43,9 +44,10 @@ func (r *Service) TakeOver(ctx context.Context) {
 	defer stop()
 	clock := &leaseClock{}
 	for {
+		wait := takeoverInterval
 		remote, err := r.store.Now(ctx)
 		if err == nil && clock.trust(remote, r.options.Now(), cmp.Or(r.options.LeaseTTL, journal.DefaultLeaseTTL)) {
-			err = r.TakeOverAll(ctx)
+			wait, err = r.takeOverAll(ctx, remote)
 		}
 		if err != nil && ctx.Err() == nil {
 			r.log.Error("look for runs without a server", "error", err)
@@ -55,8 +57,9 @@ func (r *Service) TakeOver(ctx context.Context) {
 			return
 		case <-r.options.Draining:
 			return
-		case <-ticker.C:
+		case <-time.After(wait):
 		case <-waiting:
+		case <-r.left:
 		}
 	}
 }
@@ -69,14 +72,26 @@ func (r *Service) Waiting() { r.hint(topicWaiting, nil) }
 const SpecPrefix = `{"agent":"`
 
 // TakeOverAll starts to resume runs whose leases have expired, up to maxTakeoversPerTenant for each
-// tenant. It does nothing while the server rejects new runs because memory is short.
+// tenant. It leaves runs to servers that are in a better place to resume them; see
+// [Options.Servers]. It does nothing while the server rejects new runs because memory is short.
 func (r *Service) TakeOverAll(ctx context.Context) error {
-	if r.options.Overload.State().Rejecting {
-		return nil // the next call tries again
+	now, err := r.store.Now(ctx)
+	if err == nil {
+		_, err = r.takeOverAll(ctx, now)
 	}
-	list, err := r.store.ExpiredRuns(ctx, []byte(SpecPrefix), maxTakeovers, maxTakeoversPerTenant)
+	return err
+}
+
+// takeOverAll is [Service.TakeOverAll] at the time now by the database's clock. It returns the time
+// until the next search.
+func (r *Service) takeOverAll(ctx context.Context, now time.Time) (wait time.Duration, err error) {
+	wait = takeoverInterval
+	if r.options.Overload.State().Rejecting {
+		return wait, nil // the next call tries again
+	}
+	list, err := r.store.ExpiredRuns(ctx, []byte(SpecPrefix), maxWaiting, maxWaitingPerTenant)
 	if err != nil {
-		return err
+		return wait, err
 	}
 	r.failedTakeovers.Range(func(id, _ any) bool {
 		if !slices.ContainsFunc(list, func(info journal.RunInfo) bool { return info.ID == id }) {
@@ -84,50 +99,70 @@ func (r *Service) TakeOverAll(ctx context.Context) error {
 		}
 		return true
 	})
-	of := map[string][]*journal.RunInfo{}
+	place := r.placement()
+	of := map[string][]*waitingRun{}
 	for i := range list {
-		if r.Active.Get(list[i].Tenant, list[i].ID) == nil {
-			of[list[i].Tenant] = append(of[list[i].Tenant], &list[i])
+		w := &waitingRun{RunInfo: &list[i], delay: place.delay(&list[i])}
+		if r.Active.Get(w.Tenant, w.ID) != nil {
+			continue
 		}
+		if left := w.delay - now.Sub(w.LeaseExpires); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		of[w.Tenant] = append(of[w.Tenant], w)
 	}
 	for tenant, its := range of {
-		r.takeOverTenant(ctx, tenant, its)
+		slices.SortStableFunc(its, func(a, b *waitingRun) int { return cmp.Compare(a.delay, b.delay) })
+		r.takeOverTenant(ctx, tenant, its[:min(len(its), maxTakeoversPerTenant)])
 	}
-	return nil
+	return wait, nil
 }
 
-// takeOverTenant resumes runs of a tenant, concurrently with those of other tenants. It does
-// nothing if runs of the tenant are already being taken over. A slow run, for example because of an
-// MCP server that does not respond, only delays its own tenant.
-func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*journal.RunInfo) {
+// takeOverTenant resumes runs of a tenant. It does nothing if runs of the tenant are already being taken
+// over. A slow run, for example because of an MCP server that does not respond, only delays its own
+// tenant. If a run no longer waits afterwards, takeOverTenant causes another search, because the tenant
+// may have more.
+func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*waitingRun) {
 	if _, under := r.taking.LoadOrStore(tenant, true); under {
 		return
 	}
 	r.options.Go(func() {
-		defer r.taking.Delete(tenant)
-		for _, info := range list {
+		var all sync.WaitGroup
+		var progress atomic.Bool
+		for _, w := range list {
 			select {
 			case <-r.options.Draining:
-				return
 			case <-ctx.Done():
-				return
 			default:
-				r.TakeOverRun(ctx, info)
+				all.Go(func() {
+					if r.TakeOverRun(ctx, w.RunInfo) {
+						progress.Store(true)
+					}
+				})
+			}
+		}
+		all.Wait()
+		r.taking.Delete(tenant)
+		if progress.Load() {
+			select {
+			case r.left <- struct{}{}:
+			default:
 			}
 		}
 	})
 }
 
-// TakeOverRun resumes a run if the option Judge allows it. It ends a run that can never resume, or
-// whose agent could not be built for MaxTakeoverTime.
-func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
+// TakeOverRun resumes a run if the option Judge allows it, and reports whether this server or another
+// one has claimed the run, or it has ended. It ends a run that can never resume, or whose agent could not be built for MaxTakeoverTime.
+func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) (claimed bool) {
 	t := r.store.Tenant(info.Tenant)
 	log := r.log.With("tenant", info.Tenant, "run", info.ID)
 	if resume, err := r.options.Judge(ctx, info); err != nil {
 		log.Error("read how a run's server ended", "error", err)
-		return
+		return false
 	} else if !resume {
-		return
+		return false
 	}
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
@@ -145,31 +180,38 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 			if err := r.abandon(ctx, t, info, "its server is gone and it cannot be resumed: "+reason); err != nil {
 				log.Error("end a run that cannot be resumed", "error", err)
 			}
-			return
+			return false
 		}
 		log.Warn("take over run", "error", err)
-		return
+		return false
 	}
+	result := make(chan bool, 1)
 	_, err = r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
 		events, err := o.ContinueFor(ctx, info.ID, nil, nil)
 		var pins *journal.PinError
 		switch {
 		case err == nil:
 			log.Info("run taken over")
+			result <- true
 		case errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished): // another server came first
+			result <- true
 		case errors.As(err, &pins):
+			result <- false
 			log.Warn("run cannot be resumed", "error", err)
 			if err := r.abandon(ctx, t, info, err.Error()); err != nil {
 				log.Error("end a run that cannot be resumed", "error", err)
 			}
 		default:
+			result <- false
 			log.Error("take over run", "error", err)
 		}
 		return events, err
 	})
 	if err != nil {
 		log.Debug("run not taken over", "error", err)
+		return true // it is in progress here
 	}
+	return <-result
 }
 
 // isPermanent reports whether a failure to build an agent is permanent. Problems with the agent or
