@@ -29,6 +29,8 @@ type Server struct {
 	address  string               // address on which the server listens
 	prefix   []string             // words before each command of PostgreSQL; see Move
 	attr     *syscall.SysProcAttr // selects another user if the test runs as root, which initdb refuses
+	uid, gid int                  // of that user; -1 if the test does not run as root
+	settings []string             // see Configure
 	cmd      *exec.Cmd
 	exited   chan struct{}
 }
@@ -64,7 +66,7 @@ func New() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, dir: dir, address: "127.0.0.1"}
+	s := &Server{bin: bin, dir: dir, address: "127.0.0.1", uid: -1, gid: -1}
 	if err := s.init(); err != nil {
 		s.Close()
 		return nil, err
@@ -100,7 +102,7 @@ func (s *Server) init() error {
 		}
 		uid, _ := strconv.Atoi(u.Uid)
 		gid, _ := strconv.Atoi(u.Gid)
-		s.attr = asUser(uint32(uid), uint32(gid))
+		s.attr, s.uid, s.gid = asUser(uint32(uid), uint32(gid)), uid, gid
 		if err := os.Chown(s.dir, uid, gid); err != nil {
 			return err
 		}
@@ -111,13 +113,20 @@ func (s *Server) init() error {
 	if err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
+	if err := s.choosePort(); err != nil {
+		return err
+	}
+	return s.Start()
+}
+
+// choosePort selects a port on which no server listens.
+func (s *Server) choosePort() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	s.port = l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
-	return s.Start()
+	return l.Close()
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
@@ -154,10 +163,13 @@ func (s *Server) Move(namespace, address string) error {
 // Start starts the server again after [Server.Kill]. The server does not wait for the disk: what it
 // has written survives its process, but not a failure of the machine.
 func (s *Server) Start() error {
-	s.cmd = s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses="+s.address,
-		"-c", "unix_socket_directories="+s.dir, "-c", "shared_buffers=16MB", "-c", "max_connections=100",
-		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "autovacuum=off", "-c", "wal_level=minimal", "-c",
-		"max_wal_senders=0")
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port)}
+	for _, setting := range append([]string{"listen_addresses=" + s.address, "unix_socket_directories=" + s.dir,
+		"shared_buffers=16MB", "max_connections=100", "fsync=off", "full_page_writes=off", "autovacuum=off",
+		"wal_level=minimal", "max_wal_senders=0"}, s.settings...) {
+		args = append(args, "-c", setting)
+	}
+	s.cmd = s.command("postgres", args...)
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

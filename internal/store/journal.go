@@ -216,7 +216,7 @@ func (s *store) Claim(ctx context.Context, c *journal.Claim) (stored *journal.St
 			steal = 1
 		}
 		n, err := t.Exec(
-			`UPDATE runs SET epoch = epoch + 1, owner = $3, lease_ms = NOW_MS + $4, updated_ms = NOW_MS, cancel = 0, status = $5
+			`UPDATE runs SET epoch = `+nextEpoch+`, owner = $3, lease_ms = NOW_MS + $4, updated_ms = NOW_MS, cancel = 0, status = $5
 			WHERE id = $1 AND epoch = $2 AND status <> $6 AND status <> 'queued'
 			AND (status <> $5 OR lease_ms <= NOW_MS OR $7 = 1)`,
 			c.Run,
@@ -251,6 +251,12 @@ func (s *store) Claim(ctx context.Context, c *journal.Claim) (stored *journal.St
 	})
 	return stored, err
 }
+
+// nextEpoch is the SQL expression for the epoch of a new claim: the time in milliseconds, or the
+// next number if the epoch is not less. Epochs that counted claims would repeat after the database
+// was restored from a backup: a server that survived the restore, and had claimed a run after the
+// backup, could then write under the epoch of the server that claimed the restored run.
+const nextEpoch = `CASE WHEN epoch < NOW_MS THEN NOW_MS ELSE epoch + 1 END`
 
 // claimError returns the reason why a claim changed nothing.
 func claimError(t database.Tx, c *journal.Claim) error {

@@ -158,6 +158,19 @@ func Open(ctx context.Context, location string, o *Options) (Store, error) {
 	return s, nil
 }
 
+// ErrNoBackup rejects a backup of a PostgreSQL database, which PostgreSQL's own programs do.
+var ErrNoBackup = errors.New("only SQLite databases are backed up by this program; use pg_basebackup or pg_dump")
+
+// Backup writes a snapshot of the SQLite database at location to a new file, while other processes use
+// the database. It fails with [ErrNoBackup] for PostgreSQL, and with [fs.ErrExist] if there is a file
+// at to.
+func Backup(ctx context.Context, location, to string) error {
+	if scheme, _, ok := strings.Cut(location, "://"); ok && scheme != "file" {
+		return ErrNoBackup
+	}
+	return sqlite.Backup(ctx, strings.TrimPrefix(location, "file://"), to)
+}
+
 // A store is a [Store] over either database.
 type store struct {
 	db      database.DB

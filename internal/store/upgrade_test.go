@@ -78,7 +78,7 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	require.NoError(
 		t,
 		s.Commit(ctx,
-			&journal.Commit{Run: "run_1", Epoch: 2, Entry: 3, Log: []byte("third"), First: 2, Last: 1, LeaseTTL: time.Minute}),
+			&journal.Commit{Run: "run_1", Epoch: run.Epoch, Entry: 3, Log: []byte("third"), First: 2, Last: 1, LeaseTTL: time.Minute}),
 	)
 }
 

@@ -57,9 +57,11 @@ func testConcurrentResumes(t *testing.T, open Opener) {
 	}
 	wg.Wait()
 	require.Len(t, in, 2)
+	epochs := map[string]int64{}
 	for _, id := range in {
-		_, err := s.Claim(ctx, &journal.Claim{Run: id, Epoch: 1, Owner: "me", LeaseTTL: time.Minute})
+		stored, err := s.Claim(ctx, &journal.Claim{Run: id, Epoch: 1, Owner: "me", LeaseTTL: time.Minute})
 		require.NoError(t, err)
+		epochs[id] = stored.Epoch
 	}
 	acme := s.Tenant("acme")
 	require.Error(t, acme.AdmitRun(ctx, "q", "a", true))
@@ -67,7 +69,7 @@ func testConcurrentResumes(t *testing.T, open Opener) {
 		t,
 		s.Commit(ctx, &journal.Commit{
 			Run:      in[0],
-			Epoch:    2,
+			Epoch:    epochs[in[0]],
 			Log:      []byte("x"),
 			Entry:    3,
 			First:    1,

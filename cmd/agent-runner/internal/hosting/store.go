@@ -74,12 +74,25 @@ func OpenExistingStore(ctx context.Context, e *cli.Env, flag string) (store.Stor
 	return OpenStore(ctx, e, flag)
 }
 
-// RedactedLocation returns the location of a store. It hides the password in a URL.
+// RedactedLocation returns the location of a store. It hides the password in a URL, also in one with
+// several hosts.
 func RedactedLocation(at string) string {
 	if u, err := url.Parse(at); err == nil && u.Host != "" {
 		return u.Redacted()
 	}
-	return at
+	scheme, rest, ok := strings.Cut(at, "://")
+	if !ok {
+		return at
+	}
+	i := strings.LastIndexByte(rest, '@')
+	if i < 0 {
+		return at
+	}
+	user, _, password := strings.Cut(rest[:i], ":")
+	if password {
+		user += ":xxxxx"
+	}
+	return scheme + "://" + user + rest[i:]
 }
 
 // StoreFlag returns the --store flag for commands in hints, quoted for the shell. It is
