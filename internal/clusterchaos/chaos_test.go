@@ -393,6 +393,7 @@ func (w *world) check() {
 	require.NoError(w.t, w.network.heal())
 	require.Len(w.t, w.seen, int(w.started.Load()))
 	require.Empty(w.t, w.ledger.twice(), "calls that were made twice")
+	require.Greater(w.t, w.ledger.made(), int(w.started.Load()), "each run calls the tool several times")
 	var tokens int64
 	for id, seen := range w.seen {
 		events := w.journal(id)

@@ -40,6 +40,13 @@ func (l *ledger) pay(_ context.Context, _ *sdk.CallToolRequest, in struct {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "paid " + in.Token}}}, nil, nil
 }
 
+// made returns the number of different calls.
+func (l *ledger) made() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.calls)
+}
+
 // twice returns the calls that were made more than once.
 func (l *ledger) twice() (out []string) {
 	l.mu.Lock()
@@ -98,12 +105,8 @@ func (m teller) Generate(ctx context.Context, req *model.Request, sink func(abi.
 			abi.NewToolCall(fmt.Sprint("call_", results), "pay", string(arguments))}}
 		reason = abi.FinishToolCalls
 	}
-	if results == steps && sink != nil {
-		for _, word := range strings.SplitAfter(message.Content.String(), " ") {
-			if err := sink(abi.Chunk{Kind: abi.ChunkText, Text: word}); err != nil {
-				return nil, err
-			}
-		}
+	if err := stream(&message, sink); err != nil {
+		return nil, err
 	}
 	select {
 	case <-time.After(m.think/2 + rand.N(m.think)):
@@ -115,6 +118,25 @@ func (m teller) Generate(ctx context.Context, req *model.Request, sink func(abi.
 		FinishReason: reason,
 		Usage:        &abi.Usage{PromptTokens: 100, CompletionTokens: 10, TotalTokens: 110},
 	}, nil
+}
+
+// stream passes a message to sink in chunks. It does nothing if sink is nil.
+func stream(m *abi.Message, sink func(abi.Chunk) error) error {
+	if sink == nil {
+		return nil
+	}
+	for i, c := range m.ToolCalls {
+		chunk := abi.Chunk{Kind: abi.ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
+		if err := sink(chunk); err != nil {
+			return err
+		}
+	}
+	for word := range strings.FieldsSeq(m.Content.String()) {
+		if err := sink(abi.Chunk{Kind: abi.ChunkText, Text: word + " "}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serveModel serves a model, and returns its URL.
