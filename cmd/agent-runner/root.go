@@ -54,7 +54,14 @@ func newRoot(e *cli.Env) *cobra.Command {
 		remote.NewCORS(e),
 		remote.NewUsage(e),
 	)
-	addGroup(root, "Operator commands:", remote.NewTenants(e), remote.NewBlocks(e), remote.NewCluster(e), serve.NewStore(e))
+	addGroup(
+		root,
+		"Operator commands:",
+		remote.NewTenants(e),
+		remote.NewBlocks(e),
+		remote.NewCluster(e),
+		serve.NewStore(e),
+	)
 	addGroup(root, "People and audit:", remote.NewMembers(e), remote.NewGroups(e), remote.NewAudit(e))
 	root.AddCommand(cli.NewVersion(e))
 	return root

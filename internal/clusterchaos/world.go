@@ -126,7 +126,13 @@ func stream(m *abi.Message, sink func(abi.Chunk) error) error {
 		return nil
 	}
 	for i, c := range m.ToolCalls {
-		chunk := abi.Chunk{Kind: abi.ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
+		chunk := abi.Chunk{
+			Kind:      abi.ChunkToolCall,
+			Index:     i,
+			ID:        c.ID,
+			Name:      c.Function.Name,
+			Arguments: c.Function.Arguments,
+		}
 		if err := sink(chunk); err != nil {
 			return err
 		}

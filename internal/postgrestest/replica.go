@@ -90,7 +90,8 @@ func (s *Server) KillHard() error {
 
 // Query returns what psql prints for a statement: a line for each row, with | between columns.
 func (s *Server) Query(database, statement string) (string, error) {
-	out, err := s.command("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", s.URL(database), "-c", statement).CombinedOutput()
+	out, err := s.command("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", s.URL(database), "-c", statement).
+		CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("psql: %w\n%s", err, out)
 	}

@@ -41,7 +41,10 @@ func TestRestoreFences(t *testing.T) {
 		"PostgreSQL": func(t *testing.T) (string, func() string) {
 			server := postgrestest.Start(t)
 			return server.Create(t, "before"), func() string {
-				_, err := server.Query("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'before'")
+				_, err := server.Query(
+					"postgres",
+					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'before'",
+				)
 				require.NoError(t, err)
 				_, err = server.Query("postgres", "CREATE DATABASE restored TEMPLATE before")
 				require.NoError(t, err)
@@ -55,7 +58,10 @@ func TestRestoreFences(t *testing.T) {
 			where, restore := database(t)
 			before := openStore(t, where)
 			ctx := t.Context()
-			require.NoError(t, before.Create(ctx, &journal.Creation{ID: "r", Owner: "a", LeaseTTL: -time.Second, Log: []byte("x")}))
+			require.NoError(
+				t,
+				before.Create(ctx, &journal.Creation{ID: "r", Owner: "a", LeaseTTL: -time.Second, Log: []byte("x")}),
+			)
 			after := openStore(t, restore())
 			claim := func(s store.Store, owner string) int64 {
 				var stored *journal.StoredRun
@@ -70,7 +76,10 @@ func TestRestoreFences(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 			next := claim(after, "next")
 			commit := func(epoch int64) error {
-				return after.Commit(ctx, &journal.Commit{Run: "r", Epoch: epoch, Entry: 2, Log: []byte("y"), First: 1, LeaseTTL: time.Minute})
+				return after.Commit(
+					ctx,
+					&journal.Commit{Run: "r", Epoch: epoch, Entry: 2, Log: []byte("y"), First: 1, LeaseTTL: time.Minute},
+				)
 			}
 			require.ErrorIs(t, commit(survivor), journal.ErrFenced)
 			_, err := after.Renew(ctx, "r", survivor, time.Minute)

@@ -77,8 +77,18 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	require.Equal(t, "a timeline", string(trace))
 	require.NoError(
 		t,
-		s.Commit(ctx,
-			&journal.Commit{Run: "run_1", Epoch: run.Epoch, Entry: 3, Log: []byte("third"), First: 2, Last: 1, LeaseTTL: time.Minute}),
+		s.Commit(
+			ctx,
+			&journal.Commit{
+				Run:      "run_1",
+				Epoch:    run.Epoch,
+				Entry:    3,
+				Log:      []byte("third"),
+				First:    2,
+				Last:     1,
+				LeaseTTL: time.Minute,
+			},
+		),
 	)
 }
 
