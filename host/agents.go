@@ -33,9 +33,9 @@ func (b *builder) agents(ctx context.Context) (tools []tool.Tool, others []*agen
 	return tools, others, nil
 }
 
-// inherit returns the file of a sub-agent with three changes. Its name is the sub-agent's name in
-// b.file. If it names no model, it gets the model of b.file. The modules of b.file's rings are added
-// around its own.
+// inherit returns the file of a sub-agent with three changes. Its name is the sub-agent's name in b.file. If it names
+// no model, it gets the model of b.file, but keeps its own parameters if it has any. The modules of b.file's rings
+// are added around its own.
 func (b *builder) inherit(from *agentfile.Agent) *agentfile.File {
 	f := *from.Spec()
 	f.Name = from.Name

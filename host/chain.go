@@ -19,7 +19,7 @@ import (
 
 // A Middleware is one entry of an agent's chain: a module or a native Go middleware.
 type Middleware struct {
-	Name    string // unique in the agent; the default is the module's file name without its extension
+	Name    string // unique in the agent; the default for a module is its file name without the extension
 	Module  *Module
 	Native  *native.Middleware
 	Config  json.RawMessage // for the module

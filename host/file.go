@@ -69,8 +69,7 @@ type FileOptions struct {
 	// record only the kind of failure, because their readers must not receive details of the
 	// operator's model.
 	ModelFailed func(context.Context, *model.Request, *model.Error)
-	// AllowModel reports whether modules may choose a model. By default, they may choose the models
-	// that the file lists.
+	// AllowModel, if not nil, reports whether modules may choose a model. The file must also allow the model.
 	AllowModel func(model string) bool
 	// CheckParam returns an error if modules may not set a parameter of the model. By default,
 	// they may set any.
@@ -503,7 +502,7 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	return tools, nil
 }
 
-// mcpTimeout bounds connecting to an MCP server for which the file sets no timeout.
+// mcpTimeout bounds connecting to an MCP server, and again listing its tools, if the file sets no timeout.
 const mcpTimeout = 10 * time.Second
 
 // slow is the time after which waiting for an MCP server is logged.

@@ -62,8 +62,9 @@ func (b *builder) first() (model.Model, error) {
 	return m, nil
 }
 
-// fallback returns fallback i of the file. A fallback without a URL and a key has the URL and the key
-// of the first model, unless the environment sets others for the fallback's provider.
+// fallback returns fallback i of the file. A fallback without a URL and a key has those of the first model if both
+// providers have the same environment variables. Otherwise it has those that the environment variables of its own
+// provider set.
 func (b *builder) fallback(i int) (model.Model, error) {
 	f, at := &b.file.Model.Fallbacks[i], fmt.Sprintf("model.fallbacks[%d]", i)
 	if f.IsEcho() {

@@ -21,8 +21,8 @@ type (
 	Module = module.Module
 	// Limits bound the time, memory and fuel of one module. Zero fields have defaults.
 	Limits = policy.Limits
-	// Grants are the permissions of one entry: HTTP hosts, models, tools and durable values. The zero
-	// value grants none.
+	// Grants are the permissions of one entry, for example to send HTTP requests, to call tools or to use durable
+	// values. With the zero value, an entry can only read the messages.
 	Grants = policy.Grants
 	// When restricts one entry to some runs and calls. The zero value restricts nothing.
 	When = hook.When
@@ -38,7 +38,7 @@ type (
 type (
 	// Input is the input of a run: the messages, and optionally an id and metadata.
 	Input = agent.Input
-	// RunLimits limit the model calls, the tool calls and the calls of each tool in one run.
+	// RunLimits limit the model calls, the tool calls, the calls of each tool and the journal bytes of one run.
 	RunLimits = agent.Limits
 	// State is a paused run, which [Agent.Resume] resumes. It can be encoded as JSON.
 	State = runlog.State

@@ -13,7 +13,7 @@ type (
 	// A Store holds runs with their journals, modules, durable values and tenants. Its
 	// methods are safe for concurrent use, also by several processes with PostgreSQL.
 	Store = store.Store
-	// Options configure a store: Retention, Quota and Keyring. The zero value has the defaults.
+	// Options configure a store. The zero value has the defaults.
 	Options = store.Options
 	// A Filter selects runs of a [Store].
 	Filter = store.Filter
@@ -23,9 +23,9 @@ type (
 	Keyring = store.Keyring
 )
 
-// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite
-// database, which it creates if it does not exist. It migrates a database of an older
-// version, and rejects one of a newer version. o may be nil. The caller closes the store.
+// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite database, which it creates if
+// it does not exist. It migrates a database of an older version. It rejects a database that a newer version changed
+// so that this version does not work with it. o may be nil. The caller closes the store.
 func Open(ctx context.Context, location string, o *Options) (Store, error) {
 	return store.Open(ctx, location, o)
 }

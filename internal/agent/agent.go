@@ -97,7 +97,7 @@ type Options struct {
 
 // An Admission has the resources that Options.Admit granted to a run.
 type Admission struct {
-	Parallel int    // called after the run has ended or paused
+	Parallel int    // maximum number of concurrent tool calls
 	Release  func() // called when the run has ended or paused
 	// Room reserves resources for a call that a middleware makes for itself; see [chain.Nester]. If
 	// it is nil, such calls reserve nothing.

@@ -332,7 +332,7 @@ func (r *run) onLimit(l *ending.LimitError) OnLimit {
 	return r.root.Limits.OnLimit
 }
 
-// atLimit returns the answer of a run that ends at limit l. It returns nil if OnLimit is
+// atLimit returns the answer of a run that ends at limit l. It returns nil if the setting that applies to l is
 // LimitError, or if the model has written no text.
 func (r *run) atLimit(l *ending.LimitError) *abi.Message {
 	if r.onLimit(l) == LimitError {

@@ -47,7 +47,7 @@ func (a *Agent) Spec() *File {
 	return a.loaded
 }
 
-// maxAgents is the maximum number of agent files that are nested by file.
+// maxAgents is the maximum number of agent files on a path of nested files, including the outermost file.
 const maxAgents = 8
 
 // agentName matches valid tool names, since agents can be tools.

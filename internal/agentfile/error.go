@@ -11,7 +11,7 @@ import (
 type Error struct {
 	File         string
 	Line, Column int    // starting at 1
-	Source       string // the source line for display, at most maxSource characters
+	Source       string // the source line for display; at most maxSource characters and an ellipsis
 	Err          error  // the cause, and what is allowed
 }
 
@@ -28,8 +28,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // A mark is a position in a file.
 type mark struct{ line, column int }
 
-// maxSource is the maximum number of characters of an Error's source line. Longer lines end with an
-// ellipsis.
+// maxSource is the maximum number of characters of an Error's source line. A longer line is cut and gets an ellipsis.
 const maxSource = 160
 
 func (f *File) errorAt(m mark, err error) error {
@@ -41,8 +40,8 @@ func (f *File) errorAt(m mark, err error) error {
 	return e
 }
 
-// printable returns a source line for display. Each character takes one column, and the line has at
-// most maxSource characters.
+// printable returns a source line for display. Each character takes one column. printable cuts a line after maxSource
+// characters and then adds an ellipsis.
 func printable(line string) string {
 	runes := []rune(strings.TrimSuffix(strings.ToValidUTF8(line, "\ufffd"), "\r"))
 	if len(runes) > maxSource {

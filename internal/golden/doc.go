@@ -13,8 +13,8 @@
 //	NAME.wat         ignored: the source of NAME.wasm, for cases that need raw Wasm
 //	tools            one tool a line, "name: result", "name! error" or "name!! panic"; default "t: t-ok".
 //	                 "name after other: …" waits until the other's result was reported, "name cancels: …" cancels
-//	                 the run, "name streams: a|b" streams its result in chunks, and "name streams! a|b" fails with
-//	                 the last one as the error. Several lines for a tool answer its calls in order.
+//	                 the run, "name streams: a|b" streams its result in chunks, and "name streams! a|b" streams a
+//	                 and fails with the error b. Several lines for a tool answer its calls in order.
 //	                 "name {"a":1}: …" states the arguments that the tool must receive. Without them, the tool
 //	                 expects {} in the kit's cases, and accepts any in a module's conversations
 //	messages         the conversation so far; default "user: hi"

@@ -170,8 +170,8 @@ func usageOn(t scoped, now time.Time) (dayUsage, error) {
 	return u, err
 }
 
-// check fails with a [*QuotaError] if the quotas of the day do not allow more runs, or if its tokens or
-// its fuel are used up.
+// check fails with a [*QuotaError] if the quotas of the day do not allow the given number of additional runs, or if
+// the tokens or the fuel of the day are used up.
 func (u *dayUsage) check(q TenantQuota, runs int64) error {
 	return cmp.Or(
 		checkQuota("runs_per_day", q.RunsPerDay, u.runs, runs, u.rest),

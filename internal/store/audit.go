@@ -195,7 +195,7 @@ func (n *Tenant) AuditLog(ctx context.Context, f *AuditFilter) (out []AuditRecor
 	return out, next, err
 }
 
-// maxAuditRecords is the number of records that the log of one tenant keeps.
+// maxAuditRecords is the number of records that PruneAudit keeps in the log of one tenant.
 const maxAuditRecords = 1_000_000
 
 // PruneAudit implements [Platform].

@@ -22,7 +22,7 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 		_, err := t.Exec(renewLease, c.Run, c.Epoch, c.LeaseTTL.Milliseconds())
 		return err
 	}
-	var replaced []string // pieces of entries that were rewritten
+	var replaced []string // ids of the pieces that the transaction released
 	defer func() {
 		if len(replaced) > 0 {
 			s.blobs.Discard(ctx, replaced...)

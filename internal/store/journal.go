@@ -168,7 +168,8 @@ func (s *store) load(
 	return stored, err
 }
 
-// withLog reads the log of a run, up to its last entry according to info.
+// withLog reads the log of a run, up to its last entry according to info. For a run in a thread, it prepends the line
+// with the thread's messages to the first entry; see [journal.BaseLine].
 func withLog(t database.Tx, info *journal.RunInfo) (*journal.StoredRun, error) {
 	var log []blob.Body
 	err := t.Query(func(scan func(...any) error) error {

@@ -8,9 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A Position is a place in a list: the fields of a row that the list is ordered by. These
-// never change and are unique, so a position stays valid while rows are added, changed and
-// deleted, even if its own row is deleted.
+// A Position is a place in a list: the fields of a row that the list is ordered by. Together, these fields are
+// unique, and they never change. So a position stays valid while rows are added, changed and deleted, even if its own
+// row is deleted.
 type Position struct {
 	Created time.Time // creation time of the row, to the millisecond; zero in a list that is ordered by name alone
 	Name    string    // the row's id, name or digest

@@ -98,8 +98,8 @@ func (n *Tenant) Members(ctx context.Context, p Page) (members []Member, next *P
 	return members, next, err
 }
 
-// SetMemberRole changes the role of a member. It fails with [ErrNoMember] if the tenant has no such
-// member, and with [ErrInUse] if the last member with the role last would lose that role.
+// SetMemberRole changes the role of a member. It fails with [ErrNoMember] if the tenant has no such member, and with
+// [ErrInUse] if the last member with the role last would lose that role. An empty last is no role.
 func (n *Tenant) SetMemberRole(ctx context.Context, id, role, last string) (m *Member, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		old, err := memberIn(t, id)

@@ -56,10 +56,10 @@ type Platform interface {
 	// earlier role of the group in the tenant. It fails with [ErrNoTenant] if the tenant does not
 	// exist, and with a [*QuotaError] if there are 1,000 roles of groups.
 	MapGroup(ctx context.Context, group, tenant, role string) (*GroupRole, error)
-	// GroupRoles returns a page of the roles of groups ordered by id, and the position of its last
-	// one if more follow.
+	// GroupRoles returns a page of the roles of groups ordered by id, and the position of its last role if more
+	// follow.
 	GroupRoles(ctx context.Context, p Page) ([]GroupRole, *Position, error)
-	// UnmapGroup removes a role of a group. It fails with [ErrNoMember] if there is none with the id.
+	// UnmapGroup removes a role of a group. It fails with [ErrNoMember] if no role of a group has the id.
 	UnmapGroup(ctx context.Context, id string) error
 
 	// SignIn creates a session of a person who has a role. It returns the session's token, which is
@@ -71,7 +71,8 @@ type Platform interface {
 	// the session. It fails with [ErrNoSession] if there is no such session, or it has expired or was
 	// not used for the duration idle.
 	Session(ctx context.Context, token string, idle time.Duration) (*Person, []TenantRole, error)
-	// SignOut deletes a session, or all sessions of its person if everywhere is true.
+	// SignOut deletes a session, or all sessions of its person if everywhere is true. It has no effect if the session
+	// does not exist, and fails with [ErrNoSession] if token is malformed.
 	SignOut(ctx context.Context, token string, everywhere bool) error
 	// Roles returns the roles of a person without a session. Like SignIn, it accepts invitations.
 	Roles(ctx context.Context, p *Person) ([]TenantRole, error)
@@ -131,7 +132,7 @@ type TenantInfo struct {
 	ID      string
 	Name    string
 	Quota   TenantQuota
-	Policy  json.RawMessage // defined by the server; at least {}
+	Policy  json.RawMessage // a JSON object that the server defines
 	Created time.Time
 	Updated time.Time
 }

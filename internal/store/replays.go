@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// Replays executes the replays of all tenants. Several processes may do so at once: a process claims a
-// replay, and each later call for it fails with [ErrReplayLost] once another process has claimed it.
+// Replays executes the replays of all tenants. Several processes may do so at once. A process claims a replay. Once
+// another process has claimed the same replay, the first process's calls for it fail with [ErrReplayLost].
 type Replays interface {
 	// ClaimReplay claims the replay that has waited longest, for the duration of lease. A replay
 	// whose lease has expired counts as waiting. ClaimReplay skips tenants with another claimed

@@ -72,7 +72,8 @@ func (s *store) ActiveRollouts(ctx context.Context, checked time.Time, limit int
 	return rollouts, err
 }
 
-// countRollout adds a run that ends with a commit to the runs of its rollout, if it has one.
+// countRollout adds a run that ends with a commit to the runs of its rollout, unless the run has no rollout or was
+// canceled.
 func countRollout(t database.Tx, c *journal.Commit) error {
 	if c.Progress == nil || c.Progress.Status != journal.StatusFinished || c.Progress.FinishReason == abi.RunCanceled {
 		return nil

@@ -94,7 +94,7 @@ func (r *runReader) page() (runs []journal.RunInfo, next *Position, err error) {
 	}
 }
 
-// selective reports whether runs of the source may not match the filter.
+// selective reports whether the source may have runs that do not match the filter.
 func (r *runReader) selective() bool {
 	n := len(r.conditions.list)
 	if r.source.covers >= 0 {

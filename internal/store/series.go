@@ -42,8 +42,8 @@ func (p SeriesPeriod) Duration() time.Duration {
 }
 
 const (
-	// maxSeriesRows is the maximum number of rows of a kind that a tenant has in a bucket. Further
-	// agents, versions, modules and models are counted together in one row without them.
+	// maxSeriesRows is the maximum number of rows of a kind that a tenant has in a bucket. Further agents, versions,
+	// modules and models are counted together in one row without agent, version and name.
 	maxSeriesRows = 200
 	// Buckets older than this are deleted when the tenant's next bucket begins.
 	maxHourAge = 15 * 24 * time.Hour
@@ -182,7 +182,8 @@ func (s *store) addToSeries(t scoped, r *journal.RunInfo) error {
 	return nil
 }
 
-// addBucket adds rows to the bucket of a period that includes a time.
+// addBucket adds rows to the bucket of a period that includes a time. When it begins a bucket, it deletes buckets
+// that are older than the maximum age.
 func addBucket(t scoped, period SeriesPeriod, now time.Time, rows []seriesRow) error {
 	start := now.UTC().Truncate(period.Duration()).UnixMilli()
 	counted := map[SeriesKind]int64{}
@@ -246,7 +247,7 @@ var addCounts = func() string {
 		ON CONFLICT (tenant, period, kind, start_ms, agent, version, name) DO UPDATE SET ` + strings.Join(set, ", ")
 }()
 
-// add adds the row's counts to a bucket.
+// add adds the row's counts to a bucket and, unless the row counts a model, the latency of the run.
 func (r *seriesRow) add(t scoped, period SeriesPeriod, start int64) error {
 	args := []any{string(period), string(r.kind), start, r.agent, r.version, r.name}
 	for _, f := range r.counts.fields() {

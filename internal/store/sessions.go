@@ -117,7 +117,8 @@ func recordSignIn(ctx context.Context, t database.Tx, p *Person, roles []TenantR
 	return recordOperator(t, &a, "user.sign-in", a.ID, nil)
 }
 
-// join binds invitations of the person's e-mail address to the person's subject.
+// join binds invitations of the person's e-mail address to the person's subject, and records the first sign-in of
+// members who were added by subject. It also calls keepGroups.
 func join(t database.Tx, p *Person) error {
 	if p.Email != "" {
 		// The tenant may already have a member with the person's subject.
@@ -135,7 +136,7 @@ func join(t database.Tx, p *Person) error {
 	return keepGroups(t, p)
 }
 
-// keepGroups removes groups without a role from the person.
+// keepGroups removes groups without a role from the person, and all but maxGroups of the others.
 func keepGroups(t database.Tx, p *Person) error {
 	if len(p.Groups) == 0 {
 		return nil

@@ -41,8 +41,8 @@ type Store interface {
 
 	// Run returns a run. It fails with [journal.ErrNoRun] if the run does not exist.
 	Run(ctx context.Context, id string) (*journal.RunInfo, error)
-	// Runs returns a page of the runs that the filter selects, the newest first, and the
-	// position of its last run if more follow.
+	// Runs returns a page of the runs that the filter selects, the newest first unless f.Oldest is set. If there may
+	// be more runs, it also returns the position after which the next page starts. A nil filter is like an empty one.
 	Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Position, error)
 	// Cancel asks the process that executes a run to cancel it. It fails with [journal.ErrNoRun] if
 	// the run does not exist, and with [journal.ErrFinished] if the run has finished.
@@ -130,9 +130,9 @@ func (q Quota) withDefaults() Quota {
 	return q
 }
 
-// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite
-// database, which it creates if it does not exist. It migrates a database of an older
-// version of this program, and rejects one of a newer version.
+// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite database, which it creates if
+// it does not exist. It migrates a database of an older version of this program. It rejects a database that a newer
+// version changed so that this version does not work with it.
 func Open(ctx context.Context, location string, o *Options) (Store, error) {
 	var db database.DB
 	var err error

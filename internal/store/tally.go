@@ -96,8 +96,8 @@ func countEventsOf(t database.Tx, c *journal.Commit) error {
 	return changeTerms(t, c.Run, terms, nil)
 }
 
-// countFinished makes a run that has finished findable by its finish reason, and adds it to its tenant's
-// series.
+// countFinished makes a run that has finished findable by its finish reason, and adds it to its tenant's series. The
+// series have no runs of the operator and of sub-agents.
 func (s *store) countFinished(t database.Tx, id string) error {
 	r, err := run(t, id)
 	if err != nil {

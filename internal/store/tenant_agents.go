@@ -28,8 +28,8 @@ type StoredAgent struct {
 // Limits on a tenant's agents.
 const (
 	maxAgents = 1000
-	// maxAgentVersions is the maximum number of versions of an agent that no alias and no active rollout
-	// refers to. The oldest are deleted.
+	// maxAgentVersions is the number of newest versions of an agent that are kept. An older version is kept while an
+	// alias or an active rollout refers to it.
 	maxAgentVersions = 100
 )
 
@@ -50,10 +50,10 @@ func scanAgent(scan func(...any) error) (*StoredAgent, error) {
 	return &a, nil
 }
 
-// PutAgent stores a new version of an agent and returns it. If the newest version is equal,
-// PutAgent returns the newest version instead. An agent has at most 100 versions: PutAgent
-// deletes the oldest, except those that an alias or an active rollout refers to. It fails with a
-// [*QuotaError] if the tenant's storage quota or the limit of 1,000 agents is reached.
+// PutAgent stores a new version of an agent and returns it. If the newest version is equal, PutAgent returns the
+// newest version instead. It keeps the newest 100 versions and those that an alias or an active rollout refers to,
+// and deletes the others. It fails with a [*QuotaError] if the tenant's storage quota or the limit of 1,000 agents is
+// reached.
 func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules []string) (a *StoredAgent, err error) {
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:])
@@ -230,10 +230,10 @@ type AgentSnapshot struct {
 	Arm     Arm
 }
 
-// AgentSnapshot returns the version of an agent that ref names. If around is not
-// empty, the snapshot also has a version of the operator's agent with that name, if there is one.
-// AgentSnapshot fails with [ErrNoTenant] if the tenant does not exist, with [ErrNoAgent] if the
-// tenant has no such agent, and with [ErrNoAlias] if the agent has no such alias.
+// AgentSnapshot returns the version of an agent that ref names. If around is not empty, the snapshot also has the
+// operator's agent with that name, if there is one: its version aroundVersion, or its newest version if aroundVersion
+// is 0. AgentSnapshot fails with [ErrNoTenant] if the tenant does not exist, with [ErrNoAgent] if the tenant has no
+// such agent or version, and with [ErrNoAlias] if the agent has no such alias.
 func (n *Tenant) AgentSnapshot(
 	ctx context.Context,
 	ref AgentRef,

@@ -184,8 +184,9 @@ func (n *Tenant) Aliases(ctx context.Context, agent string, p Page) (aliases []A
 	return aliases, next, err
 }
 
-// AliasMoves returns a page of the moves of an agent's alias, the newest first, and the position of its
-// last move if more follow. The moves of a deleted alias are stored until the agent is deleted.
+// AliasMoves returns a page of the moves of an agent's alias, the newest first, and the position of its last move if
+// more follow. The moves of a deleted alias are stored until the agent is deleted. AliasMoves fails with [ErrNoAgent]
+// if the tenant has no such agent.
 func (n *Tenant) AliasMoves(
 	ctx context.Context,
 	agent, name string,

@@ -227,9 +227,9 @@ func (n *Tenant) ModuleName(ctx context.Context, name, version string) (m Module
 	return m, err
 }
 
-// DeleteModule deletes a module and its names. It fails with [ErrInUse] if the newest version of an
-// agent or of the gateway refers to the module, and with [ErrNoModule] if the tenant has no such
-// module.
+// DeleteModule deletes a module and its names. It fails with [ErrNoModule] if the tenant has no such module. It fails
+// with [ErrInUse] if the newest version of the gateway refers to the module, or if a version of an agent refers to it
+// that is the newest or that an alias or an active rollout refers to.
 func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 	return n.update(ctx, func(t scoped) error {
 		user, err := agentWith(t, digest)

@@ -37,10 +37,10 @@ type Replay struct {
 	ID        string
 	Agent     string
 	Status    ReplayStatus
-	Candidate json.RawMessage // defined by the server
-	Counts    map[string]int64
-	Total     int64
-	Cancel    bool // cancellation was requested
+	Candidate json.RawMessage  // defined by the server
+	Counts    map[string]int64 // number of replayed runs by outcome
+	Total     int64            // number of runs
+	Cancel    bool             // cancellation was requested
 	Epoch     int64
 	By        string
 	Created   time.Time
@@ -169,8 +169,9 @@ func (n *Tenant) Replays(ctx context.Context, agent string, p Page) (replays []R
 	return replays, next, err
 }
 
-// ReplayRuns returns a page of the replayed runs of a replay in their order, and the position of its last
-// run if more follow. If outcome is not empty, it selects the runs with that outcome.
+// ReplayRuns returns a page of the replayed runs of a replay in their order, and the position of its last run if more
+// follow. If outcome is not empty, it selects the runs with that outcome. It fails with [ErrNoReplay] if the tenant
+// has no such replay.
 func (n *Tenant) ReplayRuns(
 	ctx context.Context,
 	id, outcome string,
@@ -196,8 +197,9 @@ func scanReplayRun(scan func(...any) error) (r ReplayRun, err error) {
 	return r, err
 }
 
-// CancelReplay requests the cancellation of a replay, and returns the replay. A replay that no server
-// executes is canceled at once. It does nothing if the replay has ended.
+// CancelReplay requests the cancellation of a replay, and returns the replay. A replay that no server executes is
+// canceled at once. CancelReplay does nothing if the replay has ended, and fails with [ErrNoReplay] if the tenant has
+// no such replay.
 func (n *Tenant) CancelReplay(ctx context.Context, id string) (r *Replay, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		if r, err = replayIn(t, id); err != nil || !r.Ended.IsZero() {

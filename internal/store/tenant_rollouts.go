@@ -52,7 +52,7 @@ type Rollout struct {
 	ByThread bool            // threads, rather than runs, are assigned to an arm
 	Percent  int64           // of runs or threads that get the canary
 	Step     int64
-	StepFrom time.Time // when the step began; pauses move it
+	StepFrom time.Time // time at which the step began, plus the length of the pauses since then
 	Paused   time.Time // zero unless the rollout is paused
 	Checked  time.Time
 	By       string
@@ -274,11 +274,11 @@ func (n *Tenant) Rollouts(ctx context.Context, agent string, p Page) (rollouts [
 	return rollouts, next, err
 }
 
-// UpdateRollout changes and returns a rollout. It calls change with the active rollout and a function
-// that returns the newest finished runs of an arm. It then stores the fields that change may set:
-// Status, Percent, Step, StepFrom, Paused, Checked, Reason and Figures. A final status ends the
-// rollout; RolloutPromoted also moves the alias, and by is stored with this move. No other process
-// changes the rollout at the same time. If the rollout has ended, UpdateRollout does not call change.
+// UpdateRollout changes and returns a rollout. It calls change with the active rollout and a function that returns
+// the newest finished runs of an arm. It then stores the fields that change may set: Status, Percent, Step, StepFrom,
+// Paused, Checked, Reason and Figures. A final status ends the rollout, and RolloutPromoted also moves the alias. No
+// other process changes the rollout at the same time. If the rollout has ended, UpdateRollout does not call change.
+// It fails with [ErrNoRollout] if the tenant has no such rollout, and changes nothing if change fails.
 func (n *Tenant) UpdateRollout(
 	ctx context.Context,
 	id string,
@@ -340,10 +340,10 @@ func endRollout(t scoped, r *Rollout) error {
 	return refreshAgentModules(t, r.Agent)
 }
 
-// assign returns the version that an active rollout of an alias gives to a run, with the rollout and
-// the arm. It returns 0 if the alias has no active rollout. The assignment depends only on the
-// rollout's id and percentage, and on the run or its thread, so that all servers make the same
-// assignment.
+// assign returns the version that an active rollout of an alias gives to a run, with the rollout and the arm. It
+// returns 0 if the alias has no active rollout. A thread of [Tenant.KeepThread] gets the stable version. Otherwise
+// the assignment depends only on the rollout's id and percentage, and on the run or its thread, so that all servers
+// make the same assignment.
 func assign(t scoped, ref *AgentRef, alias string) (version int64, id string, arm Arm, err error) {
 	r, err := rolloutIn(t, `agent = $2 AND alias = $3 AND ended_ms = 0`, ref.Name, alias)
 	if err != nil || r == nil {
@@ -381,7 +381,7 @@ func threadKey(thread string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// KeepThread lets a thread that got the stable version of a rollout keep it.
+// KeepThread lets a thread that got the stable version of a rollout keep this version.
 func (n *Tenant) KeepThread(ctx context.Context, rollout, thread string) error {
 	return n.s.db.Update(ctx, database.TxOptions{Lazy: true}, func(t database.Tx) error {
 		_, err := scoped{t, n.id}.Exec(`INSERT INTO rollout_threads (tenant, rollout, thread) VALUES ($1, $2, $3)

@@ -20,15 +20,14 @@ type SeriesQuery struct {
 	// From and To bound the times of the buckets: the first bucket contains From, and the last one
 	// begins before To. There are at most MaxSeriesPoints buckets; earlier ones are omitted.
 	From, To time.Time
-	// ByAgent, ByVersion and ByName group the rows by agent, by agent and version, and by module or
-	// model. Without one of them, the series has one group.
+	// ByAgent, ByVersion and ByName group the rows by agent, by agent and version, and by module or model. If none of
+	// them is set, the series has one group.
 	ByAgent, ByVersion, ByName bool
 	// Agent, Version and Name select rows; empty selects all.
 	Agent   string
 	Version int64
 	Name    string
-	// Groups is the maximum number of groups; the default is 20. Those with the most runs and
-	// tokens are returned.
+	// Groups is the maximum number of groups; the default is 20. The groups with the most runs are returned.
 	Groups int
 }
 
@@ -48,9 +47,8 @@ type SeriesPoint struct {
 	latencies map[int64]int64 // runs by latency class
 }
 
-// Latency returns the quantile share, such as 0.95, of the times for which the point's runs were in
-// progress. The result is an estimate from a histogram, with an error of at most about 9 percent. It
-// is 0 if there are no runs.
+// Latency returns the quantile share, such as 0.95, of the times for which the point's runs were in progress. The
+// result is an estimate from a histogram, with an error of at most about 19 percent. It is 0 if there are no runs.
 func (p *SeriesPoint) Latency(share float64) time.Duration {
 	var all int64
 	var classes []int64

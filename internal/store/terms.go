@@ -47,8 +47,9 @@ func versionTerm(agent string, version int64) string {
 
 func reasonTerm(reason string) string { return "r" + reason }
 
-// MetadataText returns the text by which a value of metadata is found: a string without its quotes, a
-// number or a boolean as in the JSON. It reports false for other values and for long ones.
+// MetadataText returns the text by which a value of metadata is found: a string without its quotes, a number or a
+// boolean as in the JSON. It reports false for other values, for text of more than MaxMetadataValue bytes, and for
+// text that databases reject.
 func MetadataText(value json.RawMessage) (text string, ok bool) {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(value)))
@@ -149,7 +150,7 @@ func titleTerms(title string) (terms []string) {
 	return unique(terms)
 }
 
-// searchTerms returns the terms of every title that matches a search.
+// searchTerms returns the terms that every title has which matches a search.
 func searchTerms(search string) (terms []string) {
 	for _, word := range words(search) {
 		first, _ := utf8.DecodeRuneInString(word)

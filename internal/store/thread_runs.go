@@ -70,11 +70,11 @@ func checkSubject(r *journal.Creation, h *Thread) error {
 	return noThread(h.ID)
 }
 
-// checkTurn fails with a [*journal.ThreadBusyError] if a thread has an unfinished run other than run,
-// or one that is ahead of it in the queue.
+// checkTurn fails with a [*journal.ThreadBusyError] if a thread has an unfinished run other than run, or if another
+// run is ahead of run in the queue.
 func checkTurn(t scoped, h *Thread, run string) error {
 	if h.Run == run {
-		return nil // it exists already, which its insertion reports
+		return nil // the run exists already; its insertion reports this
 	}
 	if h.Run != "" {
 		var status string
@@ -134,13 +134,13 @@ func dequeue(t scoped, run string, p *threadPlace) error {
 // maxQueuedRuns limits the queued runs of all threads of a tenant.
 const maxQueuedRuns = 1000
 
-// maxEndUserQueuedRuns limits the queued runs that the tokens of one end user started, so that an end user
-// cannot fill the queues of the tenant.
+// maxEndUserQueuedRuns limits the queued runs of one end user. It applies to the runs that tokens start, so that an
+// end user cannot fill the queues of the tenant.
 const maxEndUserQueuedRuns = 32
 
-// EnqueueRun adds a run to the queue of its thread. r.Log is the data that the caller needs to start
-// the run; see [Tenant.QueuedRun]. EnqueueRun fails with [journal.ErrNoThread], [journal.ErrExists],
-// or a [*QuotaError] if the queue is full.
+// EnqueueRun adds a run to the queue of its thread. r.Log is the data that the caller needs to start the run; see
+// [Tenant.QueuedRun]. EnqueueRun fails with [journal.ErrNoThread], [journal.ErrExists], [ErrNoToken], or a
+// [*QuotaError] if the queue is full or the token's quotas do not allow the run.
 func (n *Tenant) EnqueueRun(ctx context.Context, r *journal.Creation) error {
 	own := *r
 	own.Tenant, own.LeaseTTL, own.Owner = n.id, 0, ""

@@ -104,9 +104,9 @@ func readMetadata(t scoped, h *Thread) error {
 	}, `SELECT name, value FROM thread_metadata WHERE tenant = $1 AND thread = $2 ORDER BY name`, h.ID)
 }
 
-// CreateThread creates a thread from the fields of h that a client sets: ID, Subject, Agent, Title,
-// Concurrency and Metadata. It fails with [ErrExists] if the tenant has a thread with the id, and
-// with a [*QuotaError] if it has too many threads.
+// CreateThread creates a thread from the fields of h that a client sets: ID, Subject, Agent, Title, Titled,
+// Concurrency and Metadata. It fails with [ErrExists] if the tenant has a thread with the id, and with a
+// [*QuotaError] if the tenant has too many threads.
 func (n *Tenant) CreateThread(ctx context.Context, h *Thread) (out *Thread, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		out, err = createThread(t, h)
@@ -276,7 +276,8 @@ func (n *Tenant) UpdateThread(ctx context.Context, id string, u *ThreadUpdate) (
 	return h, err
 }
 
-// setTitle sets the title of a thread. It does nothing if title is nil.
+// setTitle sets the title of a thread. If title is empty, the thread gets the title that its messages have. setTitle
+// does nothing if title is nil.
 func setTitle(t scoped, h *Thread, title *string) error {
 	switch {
 	case title == nil:

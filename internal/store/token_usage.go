@@ -64,9 +64,8 @@ func (n *Tenant) CheckToken(ctx context.Context, id string) error {
 // maxUnusedThreads limits the threads without a run among the newest threads of an end user.
 const maxUnusedThreads = 100
 
-// CheckUnusedThreads fails with a [*QuotaError] if the newest 100 threads of an end user have no runs.
-// Runs have quotas, but an end user could create threads without them until the tenant can have no
-// more.
+// CheckUnusedThreads fails with a [*QuotaError] if the newest 100 threads of an end user have no runs. Runs have
+// quotas, but an end user could create threads without runs until the tenant cannot have more threads.
 func (n *Tenant) CheckUnusedThreads(ctx context.Context, subject string) error {
 	return n.view(ctx, func(t scoped) error {
 		var unused int64

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// A Usage is the usage of an agent on a day. The row without a module counts the agent's runs,
-// tokens, time, model calls and journal bytes. Each row with a module counts the module's fuel, time
-// and calls.
+// A Usage is the usage of an agent on a day. The row without a module counts the agent's runs, tokens, time, model
+// calls, journal bytes and cost. Each row with a module counts the module's fuel, time and calls.
 type Usage struct {
 	Day              string // in UTC, such as "2026-01-31"
 	Agent            string

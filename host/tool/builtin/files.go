@@ -231,7 +231,7 @@ func show(p string) string {
 	return p
 }
 
-// clip truncates s to at most n bytes, with an ellipsis.
+// clip truncates s to at most n bytes, and then adds an ellipsis.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -15,5 +15,5 @@ type Audit struct {
 	Actor  Actor
 	Action string // such as run.answer
 	Target string // what the action changed, such as the id of a run
-	Detail any    // is encoded as a JSON object
+	Detail any    // encoded as a JSON object
 }

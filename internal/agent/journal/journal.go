@@ -147,7 +147,7 @@ type Creation struct {
 	Metadata json.RawMessage
 	// Thread is the run's position in a thread; nil if the run continues none.
 	Thread *ThreadStart
-	// EndUser is the run's end user. Runs of threads of an end user have that one's subject.
+	// EndUser is the run's end user. A run in an end user's thread has the subject of that end user.
 	EndUser
 }
 

@@ -62,9 +62,8 @@ func (s *State) childOf(p abi.Pending) *CallState {
 	return &s.Calls[i]
 }
 
-// Answer records answers to interrupts, including those of sub-agents, by interrupt ID. by is the
-// name of the person who answered, or "". If an ID is unknown or an answer is invalid, Answer
-// changes nothing and returns an error.
+// Answer records answers to interrupts, including those of sub-agents, by interrupt ID. by identifies who answered,
+// or is "". If an ID is unknown or an answer is invalid, Answer changes nothing and returns an error.
 func (s *State) Answer(answers map[string]json.RawMessage, by string) error {
 	var waiting []string
 	for _, p := range s.Pending() {

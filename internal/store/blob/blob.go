@@ -117,9 +117,9 @@ func (w *Writer) stage(ctx context.Context, o Options, id string, bytes []byte) 
 	return nil
 }
 
-// wait waits until the caller may write a piece. The caller must call done after it has written the
-// piece. The next piece may be written after a pause that is as long as this write took, but at
-// most maxPause, so that others can write. Priority writes neither wait nor pause.
+// wait waits until the caller may write a piece. The caller must call done after it has written the piece. The next
+// piece may be written after a pause that is as long as this write took, but at most maxPause, so that other writers
+// of the database are not delayed. Priority writes neither wait nor pause.
 func (w *Writer) wait(ctx context.Context, o Options) (done func(), err error) {
 	select {
 	case <-o.Abort:

@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// finish commits the last progress of a run, with the events of types.
+// finish commits the last progress of a run and the given events.
 func finish(t *testing.T, s store.Store, id string, p journal.Progress, events ...abi.Event) {
 	t.Helper()
 	var lines strings.Builder
@@ -236,7 +236,7 @@ func testFiltersAndWriters(t *testing.T, open Opener) {
 			f.Title = "order 2"
 			narrow(func(i int) bool { return i%3 == 2 })
 		}
-		f.CreatedTo = time.Now().Add(-time.Millisecond) // an end to the oldest first
+		f.CreatedTo = time.Now().Add(-time.Millisecond) // so that a list that starts with the oldest run ends
 		seen := map[string]int{}
 		for _, id := range collectRuns(t, s, f, 1+random.IntN(20), func(*store.Position) {
 			if id := fmt.Sprintf("gone%03d", deleted*3); deleted < 50 {

@@ -55,7 +55,7 @@ func testRollouts(t *testing.T, open Opener) {
 	require.InDelta(t, 150, arms[store.ArmCanary], 60)
 	require.Empty(t, assigned(store.AgentRef{Version: 1, Run: "run_1"}).Rollout, "an explicit version is not assigned")
 	thread := ""
-	for i := 0; thread == ""; i++ { // one that a larger percentage would move
+	for i := 0; thread == ""; i++ { // find a thread that a larger percentage would move
 		if id := fmt.Sprint("thread", i); !store.InCanary("ro_1", id, 30) && store.InCanary("ro_1", id, 60) {
 			thread = id
 		}
