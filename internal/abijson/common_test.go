@@ -126,9 +126,8 @@ func TestReadLocal(t *testing.T) {
 	require.Equal(t, abi.Result{Content: abi.Text("a\nb"), IsError: true}, result)
 }
 
-// TestShortTexts checks that short strings of every length, with every kind of byte at every
-// position, have the encoding of encoding/json and are decoded again, and that Writer.Int writes
-// integers like fmt.
+// TestShortTexts checks that short strings of every length, with every kind of byte at every position, have the
+// encoding of encoding/json and decode to the same string, and that Writer.Int writes integers like fmt.
 func TestShortTexts(t *testing.T) {
 	t.Parallel()
 	for n := range 40 {

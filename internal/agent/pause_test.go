@@ -426,8 +426,8 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 	require.ErrorContains(t, err, "does not wait")
 }
 
-// TestAnswerIsReported checks that the event of an answer has the digest of the exact arguments,
-// the approver, and the name of the person who answered.
+// TestAnswerIsReported checks that the event of an answer has the digest of the exact arguments, the approver, and
+// the key that gave the answer.
 func TestAnswerIsReported(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64

@@ -192,13 +192,13 @@ func TestExtismPrograms(t *testing.T) {
 			p.block(1, "012345")
 			p.do(opOutputSet, 1, 2, 0)
 		},
-		func(p *program) { // an error, with 0
+		func(p *program) { // an error with the result 0
 			p.block(1, "no")
 			p.do(opErrorSet, 1, 0, 0)
 			p.do(opErrorGet, 0, 0, 2)
 			p.do(opLength, 2, 0, 3)
 		},
-		func(p *program) { // an error, with 1
+		func(p *program) { // an error with the result 1
 			p.block(1, "not äny")
 			p.do(opErrorSet, 1, 0, 0)
 			p.do(opConst, 0, 0, 2, 1)

@@ -89,9 +89,8 @@ func TestRestoreFences(t *testing.T) {
 	}
 }
 
-// TestBackup checks that a backup that is written while runs are stored is a snapshot: each run has
-// all entries that it had at one time, and a run has none of the entries that were written later than
-// another run's that is missing.
+// TestBackup checks that a backup that is written while runs are stored is a snapshot. It has everything that was
+// stored before some time, and nothing that was stored later.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "s.db")
@@ -165,7 +164,7 @@ func requireSnapshot(t *testing.T, s store.Store, least, most int64) {
 	}
 }
 
-// TestBackupRejects checks that a backup replaces no file, and that a failed one leaves none.
+// TestBackupRejects checks that a backup replaces no file, and that a failed backup leaves no file.
 func TestBackupRejects(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 )
 
-// with returns the migrations of this version and another one, like a newer version.
+// with returns the migrations of this version and one more, like those of a newer version.
 func with(t *testing.T, name, text string) fs.FS {
 	t.Helper()
 	more := fstest.MapFS{name: {Data: []byte(text)}}
