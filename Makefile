@@ -116,14 +116,15 @@ generated: generate
 
 .PHONY: race
 race: ## the concurrent packages, with the race detector
-	go test -race -timeout 30m -skip '^TestManyRuns$$' ./host ./internal/agent/... ./internal/chain/... ./internal/module/... ./internal/sandbox/... ./internal/store/... ./internal/fairshare ./internal/hints/... ./internal/refcache ./internal/account ./host/model/... ./host/tool/... ./internal/gateway/... ./host/telemetry ./internal/egress ./host/agui
+	go test -race -timeout 30m -skip '^Test(ManyRuns|Bloat)$$' ./host ./internal/agent/... ./internal/chain/... ./internal/module/... ./internal/sandbox/... ./internal/store/... ./internal/fairshare ./internal/hints/... ./internal/refcache ./internal/account ./host/model/... ./host/tool/... ./internal/gateway/... ./host/telemetry ./internal/egress ./host/agui
 	go test -race -timeout 30m -skip $(SLOW_RACES) ./internal/server/... # without what compiles the engine of scripts, or needs Chromium, npm or PostgreSQL
 
 .PHONY: long
 long: ## the long tests that race does not run: loaded servers, killed processes, large generated inputs
 	$(TEST) ./internal/exhaust ./internal/differential ./internal/composition ./internal/wasm
 	$(TEST) -run '^Test(Chaos|SlowUploads)$$' ./cmd/agent-runner
-	$(TEST) -run '^TestManyRuns$$' ./internal/store
+	$(TEST) -run '^Test(ManyRuns|Bloat)$$' ./internal/store
+	$(TEST) -run '^Test(PointInTimeRecovery|BackupUnderLoad|Failover)$$' ./internal/clusterchaos
 	$(TEST) -run '^TestCut$$' ./host/gateway
 
 .PHONY: clients

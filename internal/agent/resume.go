@@ -191,8 +191,8 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 		if err := k.End(); err != nil {
 			r.lost = err
 		}
-		if errors.Is(r.lost, journal.ErrReleased) { // the next process does not have to wait until the lease expires
-			k.ReleaseLease(ctx)
+		if errors.Is(r.lost, journal.ErrReleased) || errors.Is(r.lost, journal.ErrLost) {
+			k.ReleaseLease(ctx) // the next process does not have to wait until the lease expires
 		}
 		cancel(nil)
 	}

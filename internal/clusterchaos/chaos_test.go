@@ -405,7 +405,7 @@ func (w *world) check() {
 			require.Equal(w.t, e.Seq, seen[i].Seq, id)
 			if e.Type == abi.EventRunFinished {
 				ends++
-				require.Equal(w.t, abi.RunStop, e.FinishReason, "%s: %s", id, e.Reason)
+				require.Equal(w.t, abi.RunStop, e.FinishReason, "%s: %s %+v", id, e.Reason, e.Error)
 			}
 		}
 		require.Equal(w.t, 1, ends, "ends of %s", id)

@@ -5,4 +5,7 @@
 // be linearizable. The tests need Linux, root, iproute2 and PostgreSQL:
 //
 //	make cluster-chaos
+//
+// Other tests restore databases from backups, and promote the standby of a PostgreSQL server, while
+// runs are in progress. They need neither root nor namespaces.
 package clusterchaos

@@ -303,7 +303,7 @@ func journalOf(t *testing.T, s store.Store, id string) (out []abi.Event) {
 		require.Equal(t, int64(i+1), out[i].Seq, "gap in %s", id)
 		if out[i].Type == abi.EventRunFinished {
 			ends++
-			require.Equal(t, abi.RunStop, out[i].FinishReason, "%s: %s", id, out[i].Reason)
+			require.Equal(t, abi.RunStop, out[i].FinishReason, "%s: %+v", id, out[i].Error)
 		}
 	}
 	require.Equal(t, 1, ends, "ends of %s", id)

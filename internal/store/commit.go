@@ -205,8 +205,8 @@ func commitError(t database.Tx, c *journal.Commit) error {
 		return nil
 	case r.Epoch == c.Epoch:
 		return database.ForCaller(
-			fmt.Errorf("run %s is at entry %d and event %d; cannot append entry %d and events from %d",
-				c.Run, r.Entries, r.LastSeq, c.Entry, c.First),
+			fmt.Errorf("run %s is at entry %d and event %d; cannot append entry %d and events from %d: %w",
+				c.Run, r.Entries, r.LastSeq, c.Entry, c.First, journal.ErrLost),
 		)
 	}
 	return database.ForCaller(fmt.Errorf("run %s: %w: %s", c.Run, journal.ErrFenced, r.Owner))

@@ -23,6 +23,9 @@ var (
 	ErrReleased = errors.New("its process is shutting down; another process can resume the run")
 	// ErrFinished rejects resuming a run that has ended.
 	ErrFinished = errors.New("the run has come to its end")
+	// ErrLost rejects a commit to a run of which the journal has lost earlier lazy commits, because its
+	// database failed. The run can be resumed from what the journal has.
+	ErrLost = errors.New("the database failed and lost the run's last changes; a process can resume the run")
 	// ErrAborted reports that a commit stopped because [Commit.Abort] was closed, and persisted
 	// nothing.
 	ErrAborted = errors.New("the commit was aborted")

@@ -131,6 +131,9 @@ func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 		return
 	}
 	r.log.Error("run stopped", "tenant", t.ID(), "run", id, "error", err)
+	if errors.Is(err, journal.ErrLost) {
+		r.Waiting()
+	}
 }
 
 // end cancels a run that no server executes. If its agent can be built, its modules are

@@ -73,7 +73,7 @@ func testCommits(t *testing.T, open Opener) {
 	newRun(t, s, "r")
 	require.NoError(t, commit(s, "r", 1, 2, 1))
 	require.NoError(t, commit(s, "r", 1, 2, 1), "the response was lost, and the commit is repeated")
-	require.Error(t, commit(s, "r", 1, 4, 2), "an entry is missing")
+	require.ErrorIs(t, commit(s, "r", 1, 4, 2), journal.ErrLost, "an entry is missing")
 	require.Error(t, commit(s, "r", 1, 3, 3), "an event is missing")
 	require.Error(t, commit(s, "r", 1, 3, 1), "an event is repeated")
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 2, First: 2, Last: 3,

@@ -30,7 +30,7 @@ func readConfig(cmd *cobra.Command, path string) error {
 	flags := cmd.LocalFlags()
 	for name, value := range values {
 		f := flags.Lookup(name)
-		if f == nil || name == "config" || name == "help" {
+		if f == nil || !configurable(f) {
 			return cli.Usagef("--config: %s: unknown key %q%s", path, name, cli.Among(name, names(flags)))
 		}
 		if f.Changed {
@@ -65,8 +65,15 @@ func setFlag(flags *pflag.FlagSet, f *pflag.Flag, value any) error {
 	return nil
 }
 
-// names returns the names of flags.
+// configurable reports whether a file can set a flag.
+func configurable(f *pflag.Flag) bool { return f.Name != "config" && f.Name != "help" }
+
+// names returns the names of the flags that a file can set.
 func names(flags *pflag.FlagSet) (out []string) {
-	flags.VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
+	flags.VisitAll(func(f *pflag.Flag) {
+		if configurable(f) {
+			out = append(out, f.Name)
+		}
+	})
 	return out
 }

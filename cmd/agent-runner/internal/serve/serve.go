@@ -232,7 +232,7 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 		return err
 	}
 	for _, name := range []string{
-		"listen", "store", "secrets-key-file", "replay", "model", "mcp-commands", "prices", "sign-in", "nats",
+		"config", "listen", "store", "secrets-key-file", "replay", "model", "mcp-commands", "prices", "sign-in", "nats",
 		"cluster-listen", "join",
 	} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
