@@ -19,7 +19,7 @@ func (l *lane) pause(ev abi.Event) {
 		for _, p := range ev.Interrupts {
 			o.InterruptIDs = append(o.InterruptIDs, p.ID)
 		}
-		l.begun = false // the client's next run may continue it
+		l.begun = false // the client's next run may continue the inner run
 		l.send(&event{Type: typeSubagentFinished, Outcome: o})
 		return
 	}
@@ -36,8 +36,7 @@ func (l *lane) pause(ev abi.Event) {
 	l.send(&event{Type: typeRunFinished, ThreadID: l.e.o.Thread, RunID: l.e.o.Run, Outcome: o})
 }
 
-// closeChildren reports an inner run as suspended if the encoder has not received the end of that
-// run.
+// closeChildren reports each inner run whose end the encoder has not received as suspended.
 func (e *encoder) closeChildren() {
 	for _, run := range slices.Backward(slices.Sorted(maps.Keys(e.lanes))) {
 		if l := e.lanes[run]; run != "" && l.begun {

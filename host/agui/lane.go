@@ -23,7 +23,7 @@ type lane struct {
 	text      bool // the message's text has been started
 	reasoning bool
 	chunks    []abi.Chunk
-	calls     map[int]string  // ids of the message's calls, by index
+	calls     map[int]string  // ids of the message's calls, by index; "" for calls that are sent with the message
 	sentCalls map[string]bool // calls that have been sent
 }
 
@@ -134,7 +134,8 @@ func (l *lane) chunk(ev abi.Event) {
 func (l *lane) open(ev abi.Event) {
 	if l.id == "" {
 		l.streams++
-		// A resumed run keeps its id, and each request of a client has a run id of its own.
+		// The client's run id, which differs between requests, makes the message's id unique: a
+		// resumed run keeps its own id, and streams starts at 0 again.
 		l.id = fmt.Sprintf("%s_%s_%d", l.e.o.Run, ev.Run, l.streams)
 	}
 }
@@ -174,8 +175,8 @@ func (l *lane) closeReasoning() {
 	l.send(&event{Type: typeReasoningEnd, MessageID: id})
 }
 
-// callChunk sends a chunk of a tool call. A call without an id, or with the id of another call, is
-// sent complete with its message.
+// callChunk sends a chunk of a tool call. A call without an id or a name, or with the id of another
+// call, is sent complete with its message.
 func (l *lane) callChunk(c *abi.Chunk) {
 	l.closeReasoning()
 	id, known := l.calls[c.Index]

@@ -1,6 +1,6 @@
 package api
 
-// A RunActivity is a snapshot of the work of the modules of a run in progress. Its counters begin
+// A RunActivity is a snapshot of the work of the modules of a run in progress. Its counters start at 0
 // when the run is started, resumed or taken over.
 type RunActivity struct {
 	Run     string           `json:"run"`

@@ -24,7 +24,7 @@ type AgentCheck struct {
 	File     json.RawMessage `json:"file,omitempty" doc:"The file as JSON. Absent if it is not valid YAML."`
 }
 
-// An Entry is a module of an agent.
+// An Entry is a module of an agent, or of a route of a gateway.
 type Entry struct {
 	At     string `json:"at" doc:"The module's location in the file, such as middlewares[0]."`
 	Name   string `json:"name" doc:"The entry's name."`

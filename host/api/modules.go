@@ -68,6 +68,6 @@ type ModuleLimits struct {
 type Progress struct {
 	// Stage is "receiving", "received", "waiting", "compiling" or "described".
 	Stage  string `json:"stage"`
-	Bytes  int64  `json:"bytes,omitempty"` // received so far
+	Bytes  int64  `json:"bytes,omitempty"` // number of bytes received so far
 	Digest string `json:"digest,omitempty"`
 }

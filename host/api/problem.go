@@ -38,7 +38,7 @@ type OpenAIError struct {
 // ProblemType is the prefix of a problem's type. The code follows it.
 const ProblemType = "urn:agent-runner:problem:"
 
-// Codes of problems.
+// Codes of problems: the parts of [Problem.Type] that follow ProblemType.
 const (
 	CodeInvalid      = "invalid-request"
 	CodeUnauthorized = "no-valid-key"
@@ -57,11 +57,12 @@ const (
 	CodeRunFailed    = "run-failed"
 )
 
-// Code returns the last part of the problem's type, such as [CodeNotFound]. It is empty if
-// the response is not from an agent-runner server.
+// Code returns the problem's type without the prefix ProblemType, such as [CodeNotFound]. The type and
+// the code are empty if package client made the problem from a response that had none. A type without
+// the prefix, such as that of a proxy, is returned unchanged.
 func (p *Problem) Code() string { return strings.TrimPrefix(p.Type, ProblemType) }
 
-// Request returns the id of the request. The server logs the same id.
+// Request returns the id of the request, or "" if the problem has none. The server logs the same id.
 func (p *Problem) Request() string {
 	return strings.TrimPrefix(p.Instance, "urn:agent-runner:request:")
 }

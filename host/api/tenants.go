@@ -48,7 +48,7 @@ type Policy struct {
 type CreateTenant struct {
 	ID     string       `json:"id" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" example:"acme" doc:"The tenant's id. It cannot be changed later."`
 	Name   string       `json:"name,omitempty" maxLength:"200" doc:"The display name. Default: the id."`
-	Quota  *TenantQuota `json:"quota,omitempty" doc:"The tenant's quota. Default: no limits."`
+	Quota  *TenantQuota `json:"quota,omitempty" doc:"The tenant's quota. Default: the default of each field."`
 	Policy *Policy      `json:"policy,omitempty"`
 }
 

@@ -49,8 +49,10 @@ type Client struct {
 	retry  time.Duration
 }
 
-// New creates a client for the server at an address such as https://agents.example.com. The
-// key has the form ar_…; it may be empty for public operations.
+// New creates a client for the server at an address such as https://agents.example.com. The key has
+// the form ar_…; it may be empty for public operations. If o is nil, all options have their defaults.
+// New fails if the address is not an http or https URL of scheme, host and path, or if the key has
+// spaces, control characters or characters that are not ASCII. It does not connect.
 func New(server, key string, o *Options) (*Client, error) {
 	address, err := addressOf(server)
 	if err != nil {
@@ -118,9 +120,9 @@ type request struct {
 	method, path string
 	query        url.Values
 	header       http.Header
-	body         io.Reader // the body, unless in holds it
+	body         io.Reader // the body, unless in is set
 	in           any       // sent as JSON unless nil
-	length       int64     // length of body, if known
+	length       int64     // length of body in bytes; 0 if unknown
 }
 
 // path formats a path with escaped segments.

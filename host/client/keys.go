@@ -33,9 +33,9 @@ func (c *Client) Keys(ctx context.Context, tenant string, p Page) (keys []*api.K
 	return out.Keys, out.Next, err
 }
 
-// RotateKey replaces a key, given by its id, with a new one, and returns the new key. The old
-// key remains valid for grace, rounded down to whole seconds. An empty tenant is the caller's
-// own.
+// RotateKey replaces a key, given by its id, with a new one, and returns the new key. The old key
+// remains valid for grace, which is rounded down to whole seconds. The server rejects more than 30
+// days. An empty tenant is the caller's own.
 func (c *Client) RotateKey(ctx context.Context, tenant, id string, grace time.Duration) (*api.Key, error) {
 	in := struct {
 		Grace int64 `json:"grace_seconds,omitempty"`

@@ -66,7 +66,8 @@ func (c *Client) UnmapGroup(ctx context.Context, id string) error {
 	return c.delete(ctx, path("/v1/groups/%s", id))
 }
 
-// Me describes the owner of the client's key or token.
+// Me describes the sender of the client's requests: the key, or the person to whom a token of the
+// identity provider belongs.
 func (c *Client) Me(ctx context.Context) (*api.Me, error) {
 	out := &api.Me{}
 	return out, c.get(ctx, "/v1/me", nil, out)

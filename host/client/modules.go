@@ -20,13 +20,13 @@ type Upload struct {
 	// application/javascript or application/vnd.extism.manifest+json.
 	Type string
 	Body io.Reader
-	Size int64 // size of Body in bytes, if known
+	Size int64 // size of Body in bytes; 0 if unknown
 	// Progress, if not nil, is called for every progress event of the upload.
 	Progress func(api.Progress)
 }
 
-// PutModule uploads a module. If the server rejects the module, the error is an
-// [*api.Problem] with the code [api.CodeRefused].
+// PutModule uploads a module, and returns its description once it is compiled and stored. If the server
+// rejects the module, the error is an [*api.Problem] with the code [api.CodeRefused].
 func (c *Client) PutModule(ctx context.Context, u *Upload) (*api.Module, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"name": u.Name, "version": u.Version} {
@@ -101,7 +101,9 @@ func (c *Client) Module(ctx context.Context, ref string) (*api.Module, error) {
 	return out, c.get(ctx, path("/v1/modules/%s", ref), nil, out)
 }
 
-// DeleteModule deletes a module and its names. ref is as for [Client.Module].
+// DeleteModule deletes a module and its names. ref is as for [Client.Module]. It fails if the gateway's
+// newest version uses the module, or a version of an agent that is the newest, or that an alias or an
+// active rollout refers to.
 func (c *Client) DeleteModule(ctx context.Context, ref string) error {
 	return c.delete(ctx, path("/v1/modules/%s", ref))
 }

@@ -57,7 +57,7 @@ func (c *Client) DeleteSecret(ctx context.Context, name string) error {
 }
 
 // Usage returns a page of a tenant's usage from one day to another, both included. Days have the form
-// 2006-01-02. An empty tenant is the caller's own. If from or to is empty, it is today.
+// 2006-01-02. An empty day means today. An empty tenant is the caller's own.
 func (c *Client) Usage(ctx context.Context, tenant, from, to string, p Page) (*api.Usage, error) {
 	at := "/v1/usage"
 	if tenant != "" {

@@ -35,7 +35,8 @@ func (c *Client) UpdateTenant(ctx context.Context, id string, u *api.TenantUpdat
 	return out, c.call(ctx, &request{method: http.MethodPatch, path: path("/v1/tenants/%s", id), in: u}, out)
 }
 
-// DeleteTenant deletes a tenant and everything that belongs to it.
+// DeleteTenant deletes a tenant and everything that belongs to it. It fails while a run of the tenant is
+// in progress, and for the operator's own tenant.
 func (c *Client) DeleteTenant(ctx context.Context, id string) error {
 	return c.delete(ctx, path("/v1/tenants/%s", id))
 }

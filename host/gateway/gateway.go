@@ -89,8 +89,9 @@ func (g *generation) close() {
 	}
 }
 
-// New returns a gateway with the routes of a file. h loads the file's modules. The caller must close
-// the gateway.
+// New returns a gateway with the routes of a file. h loads the file's modules. If o is nil, all options
+// have their defaults. New fails if a module, the usage file or the prices cannot be loaded, or if an
+// environment variable with a key is not set. The caller must close the gateway.
 func New(ctx context.Context, h *host.Host, f *File, o *Options) (*Gateway, error) {
 	g := &Gateway{host: h, memory: account.New(account.LevelProcess, "gateway", account.Process(), 0)}
 	if o != nil {
@@ -129,8 +130,8 @@ func (g *Gateway) limitMemory(f *File) {
 const processPart = 4
 
 // Replace loads the routes and modules of a file, and then serves new requests with them. Requests
-// in progress continue with the routes and modules with which they began. If loading fails, nothing
-// changes.
+// in progress continue with the routes and modules with which they began. Replace fails and changes
+// nothing if loading fails, the file has another usage_file, or the gateway is closed.
 func (g *Gateway) Replace(ctx context.Context, f *File) error {
 	if string(f.UsageFile) != g.sums {
 		return f.ErrorAt("usage_file", errors.New("usage_file: restart the gateway to change it"))
@@ -152,7 +153,8 @@ func (g *Gateway) Replace(ctx context.Context, f *File) error {
 	return nil
 }
 
-// Close releases the modules once no request uses them. The gateway serves no further requests.
+// Close rejects new requests with status 503, waits for the requests in progress, and releases the
+// modules.
 func (g *Gateway) Close() {
 	g.mu.Lock()
 	last := g.current

@@ -80,7 +80,8 @@ func TestTranslatedClients(t *testing.T) {
 		}
 		require.ElementsMatch(t, ran, got.Ran, line)
 		require.Equal(t, "It is sunny.", got.Text, line)
-		if pairs[strings.Fields(got.Setting)[0]][got.Client] != "chat" || !got.Stream { // its streams have no usage
+		if pairs[strings.Fields(got.Setting)[0]][got.Client] != "chat" ||
+			!got.Stream { // this upstream's streams of chat have no usage
 			require.Equal(t, 4, got.Tokens, line)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // reserved lists the addresses outside the public Internet, from IANA's registries of
-// special-purpose addresses. It lists IPv6 addresses only within 2000::/3: nothing else is
-// allocated, and checkAddress rejects the rest.
+// special-purpose addresses. It lists IPv6 addresses only within 2000::/3, because checkAddress
+// rejects all others.
 var reserved = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",

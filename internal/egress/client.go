@@ -147,8 +147,9 @@ func (c *Client) isPrivate(host string) bool {
 
 // Send sends a request and returns the response. granted lists patterns of the hosts that the
 // module's entry may connect to; see [Pattern]. Send follows at most 5 redirects, each to a granted
-// host. It waits while Options.Concurrent requests are in flight. The error is an *abi.Error without
-// secrets. If ctx is done, its code is [abi.CodeUnavailable].
+// host. It waits while Options.Concurrent requests are in flight. The request's timeout_ms, if it has
+// one, can only shorten Options.Timeout. The error is an *abi.Error without secrets; its code is
+// [abi.CodeUnavailable] if ctx is done or the time is over.
 func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error) {
 	hosts, err := ParsePatterns(granted)
 	if err != nil {

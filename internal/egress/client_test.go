@@ -238,7 +238,7 @@ func TestRebinding(t *testing.T) {
 	t.Parallel()
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	var asked atomic.Int64
-	s.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")} // nothing listens there
+	s.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")} // nothing listens at this address
 	s.options.Resolver = resolver(func(string) string {
 		if asked.Add(1)%2 == 1 { // for the A and AAAA queries
 			return "127.0.0.9"

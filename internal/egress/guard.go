@@ -10,8 +10,8 @@ import (
 // Guard returns a RoundTripper for the host's own requests to addresses that others choose, such as
 // those of MCP servers. A request is allowed only if its host is one of [Options.Hosts], or Hosts
 // is nil, and each address that the client connects to is public or in [Options.Private]. The
-// RoundTripper limits neither size nor time and fills in no secrets. The caller follows redirects;
-// each is checked.
+// RoundTripper limits neither the size of bodies nor the time for an answer, and fills in no secrets.
+// The caller follows redirects; each is checked.
 func (c *Client) Guard() http.RoundTripper { return &guard{c} }
 
 // A guard is the RoundTripper that [Client.Guard] returns.

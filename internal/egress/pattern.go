@@ -12,12 +12,15 @@ import (
 
 // A Pattern matches hosts and their ports:
 //
-//	api.example.com        the ports 443 of https and 80 of http
-//	api.example.com:8443   only this port
-//	api.example.com:*      any port
+//	api.example.com        the host at the ports 443 of https and 80 of http
+//	api.example.com:8443   the host at this port
+//	api.example.com:*      the host at any port
 //	*.example.com          all names below example.com, but not example.com
 //	*                      any host
-//	192.0.2.7, [2001:db8::7]:8443
+//	192.0.2.7              an IPv4 address
+//	[2001:db8::7]:8443     an IPv6 address at this port
+//
+// Without a port, every pattern matches only the ports 443 of https and 80 of http.
 type Pattern struct {
 	host string // name or address; for a pattern that begins with a star, the text after the star
 	sub  bool   // whether the pattern begins with a star, so that it matches names that end with host

@@ -12,9 +12,9 @@ import (
 
 // A Secret is a value that requests refer to as {{secret:NAME}}. Modules never see the value.
 type Secret struct {
-	Name  string   // letters, digits, _ and -
-	Value string   // at least 8 bytes, without control characters
-	Hosts []string // patterns of the hosts that the secret may be sent to; see [Pattern]
+	Name  string   // 1 to 64 letters, digits, _ and -
+	Value string   // 8 to 16384 bytes of UTF-8, without control characters except tabs
+	Hosts []string // patterns of the hosts that the secret may be sent to, at least one; see [Pattern]
 }
 
 // Limits of secrets, in bytes unless noted.

@@ -217,7 +217,8 @@ func (a *answer) emit(c abi.Chunk) error {
 	return a.sink(c)
 }
 
-// check returns an error if res is not a response that the host may pass to modules.
+// check returns an error if res is not a response that the host may pass to modules. It sets the
+// content of a message that has neither content nor tool calls to the empty text.
 func (a *answer) check(res *abi.Response) error {
 	m := &res.Message
 	if len(m.ToolCalls) > maxCalls {
@@ -248,7 +249,8 @@ func (a *answer) misunderstood(err error) error {
 	return &model.Error{Code: abi.CodeModel, Retryable: true, Message: a.call.Shown + ": " + a.call.Short(err.Error())}
 }
 
-// reasoningOf returns the text of the reasoning in an answer's opaque parts.
+// reasoningOf returns the reasoning text of an answer or, if it has none, the reasoning in its opaque
+// parts, separated by blank lines.
 func reasoningOf(res *abi.Response) string {
 	if res.Message.ReasoningContent != "" {
 		return res.Message.ReasoningContent

@@ -66,7 +66,8 @@ func problemOf(raw []byte) problem {
 	return p
 }
 
-// merge merges the fields of o. Fields of inner objects take precedence.
+// merge adds the fields of o, which is inside the objects that were merged before. The message and the
+// status of o replace theirs, and its types and codes are appended.
 func (p *problem) merge(o map[string]json.RawMessage) {
 	for _, name := range []string{"detail", "error_description", "message"} {
 		switch v := o[name]; {
@@ -90,8 +91,8 @@ func (p *problem) merge(o map[string]json.RawMessage) {
 	}
 }
 
-// IsProblem reports whether an event without choices and without an error field is a failure
-// nevertheless.
+// IsProblem reports whether raw, an event of a stream that has neither choices nor an error field,
+// describes a failure.
 func IsProblem(raw []byte) bool {
 	var o map[string]json.RawMessage
 	if json.Unmarshal(raw, &o) != nil {
@@ -275,8 +276,9 @@ func pause(seconds float64) time.Duration {
 	return time.Duration(max(0, min(seconds, 24*60*60)) * float64(time.Second))
 }
 
-// Failure returns the error of the call if err, or a timeout, ended it before the answer was
-// complete.
+// Failure returns the error of a call that err, or a timeout, ended before the answer was complete. If
+// the context that NewCall received is done, it returns that context's error. Otherwise the error is
+// a *model.Error.
 func (k *Call) Failure(err error) error {
 	var modelErr *model.Error
 	switch cause := context.Cause(k.Context); {

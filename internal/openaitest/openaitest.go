@@ -24,11 +24,12 @@ import (
 // maxRequest is the maximum size of a request's body, in bytes.
 const maxRequest = 64 << 20
 
-// ErrCut is an error for a reply. It makes the server close the connection before the reply is
-// complete.
+// ErrCut is an error that the server's model returns to make the server close the connection before the
+// response is complete.
 var ErrCut = errors.New("the connection is cut")
 
-// A RawError is an error for a reply. It makes the server send the response in it unchanged.
+// A RawError is an error that the server's model returns before the first chunk, to make the server
+// send the response in it unchanged.
 type RawError struct {
 	Status int // 200 if 0
 	Header map[string]string
@@ -48,7 +49,7 @@ type Request struct {
 // A Server serves POST BASE/chat/completions. If its model fails before the first chunk, a
 // *model.Error becomes a response with its status (default 500), an error object and, if it has a
 // RetryAfter, the header Retry-After-Ms. After the first chunk, it becomes an error event in the
-// stream.
+// stream. Errors other than *model.Error and *RawError abort the connection.
 type Server struct {
 	URL string // the base URL for clients, http://127.0.0.1:PORT/v1
 
@@ -61,7 +62,8 @@ type Server struct {
 	requests []Request
 }
 
-// New starts a server on a free port of the loopback interface.
+// New starts a server that answers with m on a free port of the loopback interface. The caller must
+// close the server.
 func New(m model.Model) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -173,7 +175,7 @@ func write(w io.Writer, v any) {
 	_, _ = w.Write(b)
 }
 
-// A request is a model's request as it came over the wire.
+// A request is a decoded request to the endpoint. usage means that a stream ends with the usage.
 type request struct {
 	model.Request
 	stream bool

@@ -2008,7 +2008,7 @@ export interface components {
             /** @description The display name. Default: the id. */
             name?: string;
             policy?: components["schemas"]["Policy"];
-            /** @description The tenant's quota. Default: no limits. */
+            /** @description The tenant's quota. Default: the default of each field. */
             quota?: components["schemas"]["TenantQuota"];
         };
         CreateThread: {
