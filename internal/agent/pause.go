@@ -23,7 +23,7 @@ type PausedError struct {
 	Interrupts []abi.Pending
 }
 
-// Error returns the reasons of the interrupts for which the run waits.
+// Error returns the reason if the run waits for one answer, and otherwise the number of answers.
 func (p *PausedError) Error() string {
 	if len(p.Interrupts) == 1 {
 		return "the run waits for an answer: " + p.Interrupts[0].Reason

@@ -63,9 +63,9 @@ func (w *stopwatch) mark() {
 	w.marked = w.used
 }
 
-// worked returns a lower bound of the processor time that the guest has used since its running time
-// was since. The last call of mark must not be later than that. It returns 0 if the time is
-// unknown.
+// worked returns a lower bound of the processor time that the guest has used since the moment at
+// which ran returned since. The last call of mark must not be later than this moment. worked
+// returns 0 if the processor time is unknown.
 func (w *stopwatch) worked(since time.Duration) time.Duration {
 	thread, busy := threadTime()
 	if thread == 0 || thread != w.thread { // the goroutine continued on another thread
@@ -87,7 +87,8 @@ func (w *stopwatch) advance(now time.Duration) {
 	w.waited += passed
 }
 
-// stop ends the measurement. The watch may be paused, after an import was aborted.
+// stop ends the measurement. It also works on a paused watch, because an aborted import leaves the
+// watch paused.
 func (w *stopwatch) stop() {
 	w.toggle()
 	w.running = false

@@ -227,7 +227,7 @@ func (d *decoder) constVector(at int, e *ConstExpr) ValueType {
 func (d *decoder) notConst(at int, op byte) {
 	switch {
 	case op >= 0x6a && op <= 0x6c, op >= 0x7c && op <= 0x7e,
-		// A second constant would be an operand of one of these.
+		// A second constant can only be an operand of one of the opcodes above.
 		op == byte(OpI32Const), op == byte(OpI64Const), op == byte(OpGlobalGet):
 		d.unsupported(at, "extended constant expressions")
 	case featureOfOpcode(op, 0) != "":

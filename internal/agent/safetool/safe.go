@@ -36,9 +36,9 @@ type Options struct {
 }
 
 // New wraps a tool so that no call panics, exceeds its timeout, or returns a result that is too
-// New wraps a tool so that no call panics, exceeds its timeout, or returns a result that is too large or not valid
-// UTF-8. A call that does not return when its context is done is abandoned. If too many abandoned calls have not
-// returned, further calls fail. New copies the options; nil selects the defaults.
+// large or not valid UTF-8. A call that does not return when its context is done is abandoned. If
+// too many abandoned calls have not returned, further calls fail. New copies the options; nil
+// selects the defaults.
 func New(t tool.Tool, options *Options) *Tool {
 	var o Options
 	if options != nil {
