@@ -220,6 +220,11 @@ bench-server: build bench-build ## docs/platform-figures.md: the platform under 
 	cd bench && go build -o ../build/bench/ ./server
 	./build/bench/server $(BIN) build/bench/look.wasm docs/platform-figures.md
 
+.PHONY: bench-cluster
+bench-cluster: build bench-build postgres ## docs/scale-figures.md: three servers on one PostgreSQL against one; needs Linux and root
+	cd bench && go build -o ../build/bench/ ./cluster
+	./build/bench/cluster $(BIN) build/bench/look.wasm docs/scale-figures.md
+
 .PHONY: bench-gateway
 bench-gateway: examples ## docs/gateway-figures.md: the time that the gateway adds to requests
 	cd bench && go run ./gateway ../build/wasm ../docs/gateway-figures.md
