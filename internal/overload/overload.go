@@ -60,7 +60,7 @@ type State struct {
 	Limited   string  // name of the limit that has the largest used fraction
 	Used      int64   // bytes
 	Limit     int64   // bytes
-	Rejecting bool    // new work is rejected
+	Rejecting bool    // new work is rejected because memory is short
 	Evicting  bool    // work is being ended
 	Rejected  int64   // pieces of work, since the process began
 	Evicted   int64   // pieces of work, since the process began
@@ -74,6 +74,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	state   State
+	alone   bool      // see Isolate
 	evicted time.Time // when Evict was last called
 	freed   time.Time // when memory was last returned to the system
 	tuned   int64     // the Go runtime's limit that was set last
@@ -122,6 +123,23 @@ func (m *Manager) State() State {
 	return m.state
 }
 
+// Isolate makes the manager reject new work whatever the memory, until it is called with false.
+func (m *Manager) Isolate(alone bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alone = alone
+}
+
+// Rejecting reports whether new work is rejected, because memory is short or because of Isolate.
+func (m *Manager) Rejecting() bool {
+	if m == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Rejecting || m.alone
+}
+
 // Accept reports whether new work may begin. If not, it counts the work as rejected.
 func (m *Manager) Accept() bool {
 	if m == nil {
@@ -129,10 +147,11 @@ func (m *Manager) Accept() bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.state.Rejecting {
+	if m.state.Rejecting || m.alone {
 		m.state.Rejected++
+		return false
 	}
-	return !m.state.Rejecting
+	return true
 }
 
 // step measures memory once and acts on the result.

@@ -179,7 +179,7 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 			other.Held = 40
 		}
 		if c.suspect {
-			require.NoError(t, f.store.Suspect(t.Context(), id, d.owner))
+			require.NoError(t, f.store.Suspect(t.Context(), id, d.owner, false))
 		}
 		d.dies(t, c.pressure, store.RunAccount{Run: id, Held: 50, Share: 100}, other)
 		q.EndTrial(t.Context(), time.Now().Add(quarantine.TrialTime), overload.State{}) // ends the trial of the previous run

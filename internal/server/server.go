@@ -60,6 +60,9 @@ type Options struct {
 	// process has certainly ended; see [journal.Options].
 	Owner string
 	Gone  func(owner string) bool
+	// CrashReports has the runs that the crash reports of earlier processes of this machine name, by
+	// the processes' owners. Optional.
+	CrashReports map[string]string
 	// LeaseTTL is the time after a server's last heartbeat at which its leases expire and other
 	// servers take over its runs. The default is [journal.DefaultLeaseTTL].
 	LeaseTTL time.Duration
@@ -307,14 +310,20 @@ func (s *Server) newServices() {
 		Workers:   o.Processors / 2,
 		Draining:  s.draining,
 	})
+	_, single := o.Hints.(hints.None)
 	s.quarantine = quarantine.New(&quarantine.Options{
 		Store:      o.Store,
 		Overload:   s.overload,
 		Logger:     s.log,
 		Owner:      o.Owner,
 		InProgress: s.runs.InProgress,
+		Count:      s.runs.Count,
+		Waiting:    s.runs.Waiting,
+		Gone:       o.Gone,
+		Single:     single,
+		Reports:    o.CrashReports,
 	})
-	if _, alone := o.Hints.(hints.None); !alone && o.Owner != "" {
+	if !single && o.Owner != "" {
 		s.members = s.newMembers()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -80,6 +81,7 @@ func serveHere(where string) error {
 		Host:      h,
 		Getenv:    os.Getenv,
 		Owner:     fmt.Sprint("process ", os.Getpid()),
+		Gone:      processGone,
 		LeaseTTL:  2 * time.Second,
 		DrainTime: 20 * time.Second,
 	}
@@ -101,6 +103,12 @@ func serveHere(where string) error {
 	}
 	fmt.Fprintln(os.Stdout, "http://"+l.Addr().String())
 	return srv.Serve(ctx, l)
+}
+
+// processGone reports whether an owner that serveHere uses has ended.
+func processGone(owner string) bool {
+	pid, err := strconv.Atoi(strings.TrimPrefix(owner, "process "))
+	return err == nil && syscall.Kill(pid, 0) == syscall.ESRCH
 }
 
 // A process is a server in a separate process.
@@ -141,6 +149,12 @@ func (f *fixture) start(where, model string, env ...string) *process {
 func testDatabase(t *testing.T) (f *fixture, where string) {
 	t.Helper()
 	where = postgrestest.Start(t).Create(t, "platform")
+	return databaseAt(t, where), where
+}
+
+// databaseAt returns a fixture without a server, with a database at the location where.
+func databaseAt(t *testing.T, where string) (f *fixture) {
+	t.Helper()
 	s, err := store.Open(t.Context(), where, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
@@ -152,7 +166,7 @@ func testDatabase(t *testing.T) (f *fixture, where string) {
 		httpapi.OperatorScopes()...), f.key(
 		"acme",
 		httpapi.ScopeNames(httpapi.TenantScopes)...)
-	return f, where
+	return f
 }
 
 // A gate is a model that returns a part of its answer, sends to asked, and returns the rest when

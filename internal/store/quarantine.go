@@ -41,6 +41,7 @@ type Crash struct {
 // A Quarantine holds evidence about crashed processes, and the runs that must not be resumed because
 // of this evidence.
 type Quarantine interface {
+	Crashes
 	// StartProcess stores a process's first heartbeat. If the OOM killer has killed more
 	// processes of its cgroup than at the last heartbeat of an earlier process, StartProcess
 	// records that the earlier process was killed.
@@ -58,17 +59,18 @@ type Quarantine interface {
 	// process exited cleanly, is unknown, or sent a heartbeat within [HeartbeatTimeout].
 	CrashOf(ctx context.Context, owner, run string) (*Crash, error)
 	// Suspect records that the process named owner resumes a run as its only suspect. A suspect is
-	// a run that was in progress in a process that exited uncleanly while memory was short, so that
-	// the run may have caused the exit. A process resumes one suspect at a time: if it runs out of
-	// memory too, that run is the likely cause.
-	Suspect(ctx context.Context, run, owner string) error
-	// Clear removes a run from the suspects, for example because it has ended.
+	// a run that was in progress in a process that exited uncleanly, so that the run may have caused
+	// the exit. A process resumes one suspect at a time: if it exits uncleanly too, that run is the
+	// likely cause. alone reports whether the process executes nothing else at all.
+	Suspect(ctx context.Context, run, owner string, alone bool) error
+	// Clear removes a run from the suspects, for example because it has ended, and forgets its
+	// [Crashes].
 	Clear(ctx context.Context, run string) error
 	// Quarantine prevents a run from being resumed. It has no effect if the run is in progress, has
 	// ended or paused, or was claimed since info was read.
 	Quarantine(ctx context.Context, info *journal.RunInfo, e *Evidence) error
-	// Release allows a quarantined run to be resumed. It fails with [journal.ErrNoRun] if the
-	// run does not exist or is not quarantined.
+	// Release allows a quarantined run to be resumed, and forgets its [Crashes]. It fails with
+	// [journal.ErrNoRun] if the run does not exist or is not quarantined.
 	Release(ctx context.Context, run string) error
 	// Quarantined returns a page of the quarantined runs ordered by id, and the position of its
 	// last run if more follow.
@@ -94,6 +96,9 @@ func (s *store) StartProcess(ctx context.Context, p *Process) error {
 				p.Node, p.Cgroup, p.Owner, p.OOMKills); err != nil {
 				return err
 			}
+		}
+		if _, err := t.Exec(`DELETE FROM run_crashes WHERE crashed_ms < NOW_MS - $1 AND resumed_ms < NOW_MS - $1`, crashTTL.Milliseconds()); err != nil {
+			return err
 		}
 		return putHeartbeat(t, p)
 	})
@@ -230,10 +235,14 @@ func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, e
 }
 
 // Suspect implements [Quarantine].
-func (s *store) Suspect(ctx context.Context, run, owner string) error {
+func (s *store) Suspect(ctx context.Context, run, owner string, alone bool) error {
+	value := int64(0)
+	if alone {
+		value = 1
+	}
 	return s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
-		_, err := t.Exec(`INSERT INTO suspects (run, owner) VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET owner = $2`,
-			run, owner)
+		_, err := t.Exec(`INSERT INTO suspects (run, owner, alone) VALUES ($1, $2, $3)
+			ON CONFLICT (run) DO UPDATE SET owner = $2, alone = $3`, run, owner, value)
 		return err
 	})
 }
@@ -241,9 +250,17 @@ func (s *store) Suspect(ctx context.Context, run, owner string) error {
 // Clear implements [Quarantine].
 func (s *store) Clear(ctx context.Context, run string) error {
 	return s.db.Update(ctx, database.TxOptions{Lazy: true}, func(t database.Tx) error {
-		_, err := t.Exec(`DELETE FROM suspects WHERE run = $1`, run)
-		return err
+		return forgetSuspect(t, run)
 	})
+}
+
+// forgetSuspect deletes a run's suspicion and crashes.
+func forgetSuspect(t database.Tx, run string) error {
+	if _, err := t.Exec(`DELETE FROM suspects WHERE run = $1`, run); err != nil {
+		return err
+	}
+	_, err := t.Exec(`DELETE FROM run_crashes WHERE run = $1`, run)
+	return err
 }
 
 // Quarantine implements [Quarantine].
@@ -261,8 +278,9 @@ func (s *store) Quarantine(ctx context.Context, info *journal.RunInfo, e *Eviden
 		if _, err := t.Exec(`DELETE FROM quarantine WHERE run = $1`, info.ID); err != nil {
 			return err
 		}
-		if _, err := t.Exec(`INSERT INTO quarantine (run, tenant, node, created_ms, reason, held_bytes, share_bytes, used_bytes, limit_bytes, memory)
-			VALUES ($1, $2, $3, NOW_MS, $4, $5, $6, $7, $8, $9)`, info.ID, info.Tenant, e.Node, e.Reason, e.Held, e.Share, e.Used, e.Limit, memory); err != nil {
+		if _, err := t.Exec(`INSERT INTO quarantine (run, tenant, node, created_ms, reason, held_bytes, share_bytes, used_bytes, limit_bytes, memory, owner)
+			VALUES ($1, $2, $3, NOW_MS, $4, $5, $6, $7, $8, $9, $10)`,
+			info.ID, info.Tenant, e.Node, e.Reason, e.Held, e.Share, e.Used, e.Limit, memory, e.Owner); err != nil {
 			return err
 		}
 		_, err = t.Exec(`DELETE FROM suspects WHERE run = $1`, info.ID)
@@ -273,24 +291,32 @@ func (s *store) Quarantine(ctx context.Context, info *journal.RunInfo, e *Eviden
 // Release implements [Quarantine].
 func (s *store) Release(ctx context.Context, id string) error {
 	return s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
-		n, err := t.Exec(
-			`UPDATE runs SET status = 'running', owner = '', lease_ms = 0, updated_ms = NOW_MS WHERE id = $1 AND status = $2`,
-			id,
-			string(journal.StatusQuarantined),
-		)
-		if err == nil && n == 0 {
-			if _, err = run(t, id); err == nil {
-				err = database.ForCaller(fmt.Errorf("run %s is not quarantined: %w", id, journal.ErrNoRun))
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if _, err = t.Exec(`DELETE FROM quarantine WHERE run = $1`, id); err != nil {
+		if err := release(t, id); err != nil {
 			return err
 		}
 		return recordOperator(t, ActorOf(ctx), "run.release", id, nil)
 	})
+}
+
+// release allows a quarantined run to be resumed. It fails with [journal.ErrNoRun] if there is none.
+func release(t database.Tx, id string) error {
+	n, err := t.Exec(
+		`UPDATE runs SET status = 'running', owner = '', lease_ms = 0, updated_ms = NOW_MS WHERE id = $1 AND status = $2`,
+		id,
+		string(journal.StatusQuarantined),
+	)
+	if err == nil && n == 0 {
+		if _, err = run(t, id); err == nil {
+			err = database.ForCaller(fmt.Errorf("run %s is not quarantined: %w", id, journal.ErrNoRun))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = t.Exec(`DELETE FROM quarantine WHERE run = $1`, id); err != nil {
+		return err
+	}
+	return forgetSuspect(t, id)
 }
 
 const evidenceColumns = `q.run, q.tenant, q.node, q.created_ms, q.reason, q.held_bytes, q.share_bytes, q.used_bytes, q.limit_bytes, q.memory`
@@ -337,4 +363,7 @@ type Evidence struct {
 	Used    int64 // bytes that the process used
 	Limit   int64 // bytes that the process was allowed to use
 	Memory  bool  // whether the process used nearly all of its memory when it ended
+	// Owner is the process whose end is the evidence, if memory is not; see [Crashes.ReleaseUnfounded].
+	// [Quarantine.Quarantined] and [Quarantine.EvidenceOf] do not return it.
+	Owner string
 }

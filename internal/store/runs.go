@@ -235,7 +235,7 @@ func deleteRunRows(t database.Tx, k *termKey, terms string) (pieces []string, er
 		}
 		pieces = append(pieces, ids...)
 	}
-	for _, table := range []string{"run_log", "run_events", "run_traces", "quarantine", "suspects"} {
+	for _, table := range []string{"run_log", "run_events", "run_traces", "quarantine", "suspects", "run_crashes"} {
 		if _, err := t.Exec(`DELETE FROM `+table+` WHERE run = $1`, id); err != nil {
 			return nil, err
 		}

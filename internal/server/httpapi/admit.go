@@ -47,12 +47,18 @@ func (rt *Router) admit(c *Caller, r *Route, req *http.Request) (leave func(), e
 	}, nil
 }
 
-// checkMemory rejects requests that start or resume runs while memory is short.
+// checkMemory rejects requests that start or resume runs while memory is short, or while the server
+// executes a single run because that run may have ended other servers.
 func (rt *Router) checkMemory(r *Route) error {
 	if !r.Input || rt.overload.Accept() {
 		return nil
 	}
 	state := rt.overload.State()
+	if !state.Rejecting {
+		return NewProblem(api.CodeUnavailable,
+			"the server restarted after a crash and starts no new runs while it searches for the cause; try again later").
+			WithRetry(overload.RetryAfter)
+	}
 	p := NewProblem(api.CodeUnavailable, "the server uses %.0f %% of its memory and starts no new runs; try again later",
 		100*state.Pressure)
 	return p.WithRetry(overload.RetryAfter).

@@ -66,6 +66,7 @@ func (q *Service) Watch(ctx context.Context) {
 			q.options.Logger.Error("heartbeat failed", "error", err)
 		}
 		q.EndTrial(ctx, time.Now(), state)
+		q.maintain(ctx, time.Now())
 		wait := heartbeatInterval
 		if state.Rejecting || q.OnTrial() {
 			wait = pressureInterval
@@ -86,6 +87,9 @@ func (q *Service) Begin(ctx context.Context) {
 	}
 	if err := q.options.Store.StartProcess(ctx, q.process(q.options.Overload.State())); err != nil {
 		q.options.Logger.Error("first heartbeat failed", "error", err)
+	}
+	if err := q.begin(ctx); err != nil {
+		q.options.Logger.Error("read the crashes of earlier processes", "error", err)
 	}
 }
 

@@ -21,6 +21,11 @@ import (
 // a run reads this evidence. A run that exceeded its share until the end is quarantined. If memory
 // was short, the other runs are suspects, which are resumed one at a time. A suspect is quarantined
 // if its second process also runs out of memory while the suspect is the largest run.
+//
+// If memory was not short, the runs of the process are resumed at once, and the crash is recorded for
+// each. A run that then ends its second process within [store.MaxLived], or that the crash report of
+// its process names, is tried: a process executes it and nothing else. A run that ends this process
+// too is quarantined, and so is a run that two crash reports name.
 type Service struct {
 	options *Options
 	of      *account.Account // the account of the process
@@ -31,6 +36,10 @@ type Service struct {
 	seen  map[string]*excessRate // rates by run
 	trial *journal.RunInfo       // the suspect that was resumed here, or nil
 	began time.Time              // when the trial began
+	limit time.Duration          // of the trial
+	alone isolation
+
+	released time.Time // when Watch last looked for void evidence; used by Watch only
 }
 
 // Options configure a [Service]. All fields but Owner are required.
@@ -42,6 +51,16 @@ type Options struct {
 	Owner string
 	// InProgress reports whether a run is in progress here.
 	InProgress func(tenant, run string) bool
+	// Count returns the number of runs in progress here.
+	Count func() int
+	// Waiting makes the servers look for runs to resume.
+	Waiting func()
+	// Gone reports whether an owner is known to have ended. Optional.
+	Gone func(owner string) bool
+	// Single is set if no other server shares the store.
+	Single bool
+	// Reports has the runs that the crash reports of earlier processes name, by owner. Optional.
+	Reports map[string]string
 }
 
 // New returns a service with the options.
@@ -65,7 +84,7 @@ func (q *Service) OnTrial() bool {
 func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool, err error) {
 	d, err := q.options.Store.CrashOf(ctx, info.Owner, info.ID)
 	if err != nil || d == nil {
-		return err == nil, err
+		return err == nil && !q.isolated(), err
 	}
 	memory := d.Killed || d.Pressure >= 1000*overload.RejectAt
 	reason := ""
@@ -77,7 +96,7 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 	case memory:
 		return q.startTrial(ctx, info)
 	default:
-		return true, nil
+		return q.judgeCrash(ctx, info, d)
 	}
 	q.options.Logger.Warn("run quarantined", "tenant", info.Tenant, "run", info.ID, "reason", reason,
 		"held", d.Account.Held, "used", d.Used, "limit", d.Limit)
@@ -92,29 +111,30 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.trial != nil {
+	if q.trial != nil || q.alone.is {
 		return false, nil
 	}
-	if err := q.options.Store.Suspect(ctx, info.ID, q.options.Owner); err != nil {
+	if err := q.options.Store.Suspect(ctx, info.ID, q.options.Owner, false); err != nil {
 		return false, err
 	}
-	q.trial, q.began = info, time.Now()
+	q.trial, q.began, q.limit = info, time.Now(), TrialTime
 	q.options.Logger.Info("run resumed alone: memory was short when its server ended",
 		"tenant", info.Tenant, "run", info.ID)
 	return true, nil
 }
 
 // EndTrial ends the trial, and removes the run from the suspects in the store, if the run has ended
-// or has run for TrialTime. It does nothing while the server rejects new runs because memory is
-// short.
+// or has run for the time of its trial. It does nothing while memory is short. After the last trial,
+// it ends the isolation of this process.
 func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.State) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.trial == nil || state.Rejecting {
+	if q.trial == nil {
+		q.endIsolation(now)
 		return
 	}
 	runs := q.options.InProgress(q.trial.Tenant, q.trial.ID)
-	if took := now.Sub(q.began); took < TrialTime && (runs || took < heartbeatInterval) {
+	if took := now.Sub(q.began); state.Rejecting || took < q.limit && (runs || took < heartbeatInterval) {
 		return
 	}
 	if err := q.options.Store.Clear(ctx, q.trial.ID); err != nil {
@@ -122,4 +142,8 @@ func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.St
 		return
 	}
 	q.trial = nil
+	if q.alone.is {
+		q.alone.wanted = now
+		q.options.Waiting()
+	}
 }

@@ -159,9 +159,9 @@ func (s *Service) attempt(ctx context.Context, r *store.Replay, run *store.Repla
 	return s.explain(ctx, tenant, run.Run, err)
 }
 
-// await waits while the server has no memory for new work. It reports false if ctx is done first.
+// await waits while the server rejects new work. It reports false if ctx is done first.
 func (s *Service) await(ctx context.Context) bool {
-	for s.o.Overload.State().Rejecting {
+	for s.o.Overload.Rejecting() {
 		select {
 		case <-time.After(overloadDelay):
 		case <-ctx.Done():

@@ -178,9 +178,9 @@ func (r *Service) WatchQueues(ctx context.Context) {
 }
 
 // StartQueued starts the queued runs that are the next ones of their threads. It does nothing while
-// the server rejects new runs because memory is short.
+// the server rejects new runs.
 func (r *Service) StartQueued(ctx context.Context) error {
-	if r.options.Overload.State().Rejecting {
+	if r.options.Overload.Rejecting() {
 		return nil
 	}
 	list, err := r.store.StartableRuns(ctx, maxStartable)

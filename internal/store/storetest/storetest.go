@@ -90,6 +90,7 @@ func Run(t *testing.T, open Opener) {
 		"concurrent journal bytes": testConcurrentJournalBytes,
 		"expired runs":             testExpiredRuns,
 		"silent processes":         testSilentProcesses,
+		"crashes of runs":          testRunCrashes,
 		"concurrent resumes":       testConcurrentResumes,
 		"storage quota":            testStorageQuota,
 		"storage of versions":      testStorageOfVersions,

@@ -1,0 +1,134 @@
+package quarantine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// Times of the trials of runs whose processes ended for a reason other than memory.
+const (
+	// certainTime is the time without a heartbeat after which a process counts as ended for a
+	// quarantine. Before that, it may be stopped or cut off from the database.
+	certainTime = store.MaxLived
+	// returnTime is the time for which other machines leave a suspect to the machines that it stopped.
+	returnTime = 15 * time.Second
+	// A trial takes twice as long as the run executed in the process that ended, plus minTrial, but at
+	// most store.MaxLived.
+	minTrial = 2 * time.Second
+)
+
+// A verdict is what happens to a run whose process ended for a reason other than memory.
+type verdict int
+
+const (
+	resume  verdict = iota
+	wait            // its last process may still be alive
+	try             // it is resumed alone
+	convict         // it is quarantined
+)
+
+// verdictOf returns the verdict on a run with these crashes, the latest last. gone reports whether a
+// process is known to have ended.
+func verdictOf(crashes []store.RunCrash, gone func(owner string) bool) verdict {
+	if len(crashes) == 0 {
+		return resume
+	}
+	named := 0
+	var alone *store.RunCrash
+	for i := range crashes {
+		c := &crashes[i]
+		if c.Named {
+			named++
+		}
+		if c.Alone {
+			alone = c
+		}
+	}
+	switch {
+	case named >= 2:
+		return convict
+	case alone != nil && (alone.Named || alone.Silent >= certainTime || gone(alone.Owner)):
+		return convict
+	case alone != nil:
+		return wait
+	case named > 0 || len(crashes) >= 2:
+		return try
+	}
+	return resume
+}
+
+// judgeCrash is [Service.Judge] for a run whose process ended for a reason other than memory.
+func (q *Service) judgeCrash(ctx context.Context, info *journal.RunInfo, d *store.Crash) (bool, error) {
+	crashes, err := q.options.Store.RunCrashes(ctx, info.ID, info.Owner)
+	if err != nil {
+		return false, err
+	}
+	switch verdictOf(crashes, q.gone) {
+	case wait:
+		return false, nil
+	case try:
+		return q.startAlone(ctx, info, crashes)
+	case convict:
+		reason := fmt.Sprintf("%d servers ended while they executed the run", len(crashes))
+		evidence := slices.IndexFunc(crashes, func(c store.RunCrash) bool { return c.Alone })
+		if evidence >= 0 {
+			reason += ", one of them while it executed nothing else"
+		} else {
+			evidence = slices.IndexFunc(crashes, func(c store.RunCrash) bool { return c.Named })
+			reason += ", and the crash reports of two name it"
+		}
+		q.options.Logger.Warn("run quarantined", "tenant", info.Tenant, "run", info.ID, "reason", reason)
+		return false, q.options.Store.Quarantine(ctx, info, &store.Evidence{
+			Node: d.Node, Reason: reason, Held: d.Account.Held, Share: d.Account.Share, Used: d.Used, Limit: d.Limit,
+			Owner: crashes[evidence].Owner,
+		})
+	default:
+		if len(crashes) == 0 || q.isolated() {
+			return !q.isolated(), nil
+		}
+		return true, q.options.Store.Resuming(ctx, info.ID, q.options.Owner)
+	}
+}
+
+// gone reports whether a process is known to have ended.
+func (q *Service) gone(owner string) bool { return q.options.Gone != nil && q.options.Gone(owner) }
+
+// startAlone resumes a suspect alone, and reports whether it may be resumed now. First, the machines
+// that the run stopped have time to return. Then this process stops accepting work. If its other runs
+// do not end within idleTime, the suspect is resumed beside them, and the end of this process is not
+// enough for a quarantine.
+func (q *Service) startAlone(ctx context.Context, info *journal.RunInfo, crashes []store.RunCrash) (bool, error) {
+	now := time.Now()
+	last := &crashes[len(crashes)-1]
+	stopped := slices.ContainsFunc(crashes, func(c store.RunCrash) bool { return c.Node == q.node })
+	if !stopped && last.Silent < returnTime {
+		return false, nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.alone.wanted = now
+	if q.trial != nil {
+		return false, nil
+	}
+	q.isolate(now)
+	idle := q.alone.is && now.After(q.alone.settled) && q.options.Count() == 0
+	if q.alone.is && !idle && now.Sub(q.alone.settled) < idleTime {
+		return false, nil
+	}
+	if err := q.options.Store.Resuming(ctx, info.ID, q.options.Owner); err != nil {
+		return false, err
+	}
+	if err := q.options.Store.Suspect(ctx, info.ID, q.options.Owner, idle); err != nil {
+		return false, err
+	}
+	q.trial, q.began = info, now
+	q.limit = min(2*last.Lived+minTrial, store.MaxLived)
+	q.options.Logger.Info("run resumed alone: servers ended while they executed it",
+		"tenant", info.Tenant, "run", info.ID, "servers", len(crashes), "nothing else in progress", idle)
+	return true, nil
+}
