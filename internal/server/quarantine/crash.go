@@ -100,7 +100,7 @@ func (q *Service) gone(owner string) bool { return q.options.Gone != nil && q.op
 
 // startAlone resumes a suspect alone, and reports whether it may be resumed now. First, the machines
 // that the run stopped have time to return. Then this process stops accepting work. If its other runs
-// do not end within idleTime, the suspect is resumed beside them, and the end of this process is not
+// do not end within idleTime, the suspect is resumed all the same, and the end of this process is not
 // enough for a quarantine.
 func (q *Service) startAlone(ctx context.Context, info *journal.RunInfo, crashes []store.RunCrash) (bool, error) {
 	now := time.Now()
