@@ -32,6 +32,7 @@ type Service struct {
 	Agents          AgentSource
 	taking          sync.Map      // tenants whose runs are being taken over
 	failedTakeovers sync.Map      // by run id, the time of the first failed takeover
+	held            sync.Map      // ids of waiting runs that Judge did not allow to resume here
 	freed           chan struct{} // receives a value when a run of a thread ends here
 	left            chan struct{} // receives a value when there may be more runs to take over
 	released        atomic.Int64  // number of runs that were released to the journal

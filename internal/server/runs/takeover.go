@@ -99,12 +99,21 @@ func (r *Service) takeOverAll(ctx context.Context, now time.Time) (wait time.Dur
 		}
 		return true
 	})
+	r.held.Range(func(id, _ any) bool {
+		if !slices.ContainsFunc(list, func(info journal.RunInfo) bool { return info.ID == id }) {
+			r.held.Delete(id)
+		}
+		return true
+	})
 	place := r.placement()
 	of := map[string][]*waitingRun{}
 	for i := range list {
 		w := &waitingRun{RunInfo: &list[i], delay: place.delay(&list[i])}
 		if r.Active.Get(w.Tenant, w.ID) != nil {
 			continue
+		}
+		if _, held := r.held.Load(w.ID); held {
+			w.delay += takeoverInterval // behind the tenant's other runs
 		}
 		if left := w.delay - now.Sub(w.LeaseExpires); left > 0 {
 			wait = min(wait, left)
@@ -162,6 +171,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) (claim
 		log.Error("read how a run's server ended", "error", err)
 		return false
 	} else if !resume {
+		r.held.Store(info.ID, true)
 		return false
 	}
 	o, err := r.agentOf(ctx, t, info)
