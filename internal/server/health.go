@@ -21,7 +21,7 @@ type health struct {
 
 	turn    chan struct{} // has one slot, for the request that uses the fields below
 	checked time.Time     // when the store was last queried
-	failed  error         // the result of that query
+	failed  error         // the result of the last query
 }
 
 func newHealth(s store.Store, draining <-chan struct{}) *health {

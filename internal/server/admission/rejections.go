@@ -32,9 +32,9 @@ func newRejections(draining <-chan struct{}) *Rejections {
 	return &Rejections{budget: fairshare.NewBudget(1, rejectionBurst*rejectionCost, MaxDelay), draining: draining}
 }
 
-// Wait counts a rejection, and returns when it may be sent. It returns at once if the tenant is
-// within its rate or too many rejections are delayed, and early if ctx is done or the server
-// drains.
+// Wait counts a rejection, and returns when the rejection may be sent. Wait returns at once if the
+// tenant is within its rate or maxDelayed rejections are delayed, and early if ctx is done or the
+// server drains.
 func (r *Rejections) Wait(ctx context.Context, tenant string) {
 	delay := r.budget.Charge(tenant, rejectionCost)
 	if delay <= 0 {

@@ -99,8 +99,8 @@ func (f *InFlight) Enter(tenant string, quota int64, control bool, bytes int64) 
 	}, nil
 }
 
-// maxUserRequests limits the requests of one end user in flight on one server. It is at most a quarter
-// of the tenant's maximum, but at least minUserRequests.
+// Bounds of the limit on the requests of one end user in flight on one server. The limit is a quarter
+// of the tenant's maximum within these bounds.
 const (
 	maxUserRequests = 64
 	minUserRequests = 4
@@ -108,8 +108,8 @@ const (
 
 // EnterEndUser admits a request with the token of an end user of a tenant, which counts as a request of
 // the tenant, too; see [InFlight.Enter]. Without this limit, one end user could use all requests of
-// the tenant. The caller calls leave when the request ends. quota is the tenant's quota. EnterEndUser
-// fails with a [*QuotaError] if the end user has too many requests in flight.
+// the tenant. The caller calls leave when the request ends. quota is the tenant's quota; 0 selects the
+// default. EnterEndUser fails with a [*QuotaError] if the end user has too many requests in flight.
 func (c *Controller) EnterEndUser(tenant, subject string, quota int64) (leave func(), err error) {
 	limit := min(maxUserRequests, max(minUserRequests, cmp.Or(quota, maxRequests)/4))
 	_, leave, err = c.endUsers.Enter(tenant+"\x00"+subject, limit, false, 0)
@@ -123,14 +123,15 @@ func (c *Controller) EnterEndUser(tenant, subject string, quota int64) (leave fu
 	return leave, nil
 }
 
-// minUserRate is the number of requests a minute that an end user may send at least, unless the
-// tenant may send less.
+// minUserRate is the smallest limit on the requests per minute of one end user, unless the limit of the
+// tenant is smaller.
 const minUserRate = 60
 
 // CheckEndUserRate counts a request with the token of an end user of a tenant that may send perMinute
-// requests a minute; 0 means no limit. Without this check, one end user could send all of them. It
-// fails with a [*QuotaError] if the end user sends more than a quarter of perMinute, but at least
-// minUserRate, in a minute. Requests that control runs count, too.
+// requests a minute; 0 means no limit. The limit of the end user is a quarter of perMinute, but at
+// least minUserRate and at most perMinute. If the end user exceeds it, CheckEndUserRate fails with a
+// [*QuotaError]. Requests that control runs count, too. Without this check, one end user could send
+// all requests of the tenant.
 func (c *Controller) CheckEndUserRate(tenant, subject string, perMinute int64) error {
 	limit := min(perMinute, max(minUserRate, perMinute/4))
 	if retry, ok := c.userRates.Allow(tenant+"\x00"+subject, limit); !ok {

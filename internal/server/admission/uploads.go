@@ -50,8 +50,8 @@ func (c *Controller) Upload(ctx context.Context, tenant string) (done func(), er
 	return func() { release(0) }, nil
 }
 
-// Check waits until a module or an agent of a tenant may be checked. done ends the check, and delays
-// the tenant's next one if its compilations took too much time.
+// Check waits until a module or an agent of a tenant may be checked. done ends the check. It delays the
+// tenant's next check if other tenants are active and the tenant's compilations took too much time.
 func (c *Controller) Check(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := acquire(ctx, c.checks, tenant, "compiles")
 	if err != nil {

@@ -57,7 +57,7 @@ func compact(text []byte) string {
 	return string(v)
 }
 
-// merged returns the entries of both maps.
+// merged returns the entries of both maps. If both have a key, the entry of b is used.
 func merged(a, b map[string]check) map[string]check {
 	out := maps.Clone(a)
 	maps.Copy(out, b)

@@ -65,7 +65,7 @@ func Responses() *Protocol {
 			"store":          only("false", "true"), // runs are stored
 			"prompt":         only(),
 			"background":     only("false"),
-			"include":        only("[]", `["reasoning.encrypted_content"]`), // answers have no reasoning
+			"include":        only("[]", `["reasoning.encrypted_content"]`), // answers have no encrypted reasoning
 			"truncation":     only(`"disabled"`),
 			"max_tool_calls": only(),
 			"text":           members("format", "verbosity"), // the codec turns these members into parameters

@@ -76,7 +76,7 @@ func ParseRequest(p *Protocol, body []byte) (*Request, error) {
 	if err := r.continues(failed); err != nil {
 		return nil, err
 	}
-	if r.Run == "" { // a run that continues has messages of its own
+	if r.Run == "" { // the store has the messages of a run that is resumed
 		if err := r.readMessages(failed); err != nil {
 			return nil, err
 		}
@@ -246,7 +246,7 @@ func (r *Request) continues(failed map[string]bool) error {
 			return badf("messages", "the results at the end of the conversation belong to several runs, %s and %s", r.Run, run)
 		}
 		if r.Answers[interrupt] != nil {
-			continue // the later result replaces it
+			continue // a later message has a result for the same call
 		}
 		if err := readMessage(m); err != nil {
 			return badf("messages", "message %d of the request: %v", i+1, err)

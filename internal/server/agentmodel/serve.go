@@ -213,8 +213,8 @@ func (s *sender) holdRest(ctx context.Context, bytes int) *Error {
 	}
 }
 
-// encodings estimates the number of copies of a turn's text that are in memory when its stream
-// ends: as text, in the writer, and as JSON.
+// encodings estimates how many times the text of a turn is in memory when its stream ends, for example
+// in the turn, in the writer and as JSON.
 const encodings = 4
 
 // stream writes the response as a stream of the protocol's events, while the events of the run
@@ -233,7 +233,7 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 			return s.fail(failed)
 		}
 		if s.turn.final && len(pieces) > 0 {
-			continue // the end sends the answer, if it has the right form
+			continue // end sends the answer, if it has the requested format
 		}
 		if len(pieces) > 0 {
 			s.write(pieces)

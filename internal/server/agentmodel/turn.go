@@ -118,7 +118,7 @@ func (t *turn) pause(interrupts []abi.Pending) []piece {
 	for _, p := range interrupts {
 		reasons = append(reasons, p.Reason)
 	}
-	notice := "(The run waits for an answer.)" // the questions are for others
+	notice := "(The run waits for an answer.)" // the caller may not see the questions
 	if len(reasons) > 0 {
 		notice = fmt.Sprintf("(The run waits for an answer: %s)", strings.Join(reasons, "; "))
 	}
@@ -126,9 +126,9 @@ func (t *turn) pause(interrupts []abi.Pending) []piece {
 	return t.textChunk(notice)
 }
 
-// end ends the turn with a run's finish reason. If the run's answer differs from the text of the
-// last step, it replaces that text if its role is assistant. Otherwise end adds and returns the
-// answer's text.
+// end ends the turn with a run's finish reason. If the run's answer has text that differs from the text
+// of the last step, an answer of the assistant replaces the step's text. If the answer is not of the
+// assistant, or no step has text, end adds and returns the answer's text.
 func (t *turn) end(e abi.Event) []piece {
 	t.usage = e.Usage
 	switch e.FinishReason {
@@ -156,8 +156,8 @@ func (t *turn) end(e abi.Event) []piece {
 // text returns the text of the response.
 func (t *turn) text() string { return strings.Join(t.steps, "\n\n") }
 
-// corrected returns the response's text, and reports whether it differs from the streamed text
-// because a message or the answer replaced that.
+// corrected returns the response's text, and reports whether it differs from the streamed text because
+// a message or the answer replaced streamed text.
 func (t *turn) corrected() (string, bool) {
 	whole := t.text()
 	return whole, t.replaced && whole != t.streamed.String()

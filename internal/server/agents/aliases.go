@@ -160,7 +160,7 @@ func ChangeBy(c *httpapi.Caller, reason string) store.AliasChange {
 	return store.AliasChange{By: c.By(), Reason: reason}
 }
 
-// record logs the change of an alias and the key that made it. The store also records the move.
+// record logs the change of an alias and the caller that made it. The store also records the move.
 func (a *Service) record(ctx context.Context, c *httpapi.Caller, what, agent, alias string, version int64) {
 	a.Options.Logger.InfoContext(ctx, what, slog.String("tenant", c.Tenant.ID()), slog.String("by", c.By()),
 		slog.String("agent", agent), slog.String("alias", alias), slog.Int64("version", version))

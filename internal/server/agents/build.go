@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Build builds the agent of a plan. It fails with a [*NotReadyError] if the agent cannot run now.
-// It returns errors of the store, problems such as a blocked module, and the error of a done ctx
+// Build builds the agent of a plan. It fails with a [*NotReadyError] if the agent cannot run now. It
+// returns errors of reading secrets, problems such as a blocked module, and any error after ctx is done
 // unchanged.
 func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 	if err := plan.read(); err != nil {

@@ -133,8 +133,8 @@ func FileProblem(err error) error {
 	return p
 }
 
-// checkFile rejects an agent that reads files, names commands that are not listed, or exceeds
-// [agentfile.CheckBounds]. It rejects a tenant's agent that sets rings, or uses hosts, models,
+// checkFile rejects an agent that reads files, names commands that are not listed, or exceeds the
+// bounds of [agentfile.CheckBounds]. It rejects a tenant's agent that sets rings, or uses hosts, models,
 // parameters or steps that the tenant's policy does not allow. Only the operator may set rings, and
 // no policy applies to the operator. The same rules apply to sub-agents.
 func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands Commands) error {

@@ -114,7 +114,8 @@ func (p *Pool) Ready(pins []journal.Pin) bool {
 }
 
 // Acquire returns the value of a tenant's key, such as an agent or a route. It calls build if the pool
-// does not have the value; build also estimates the value's memory in bytes.
+// does not have the value; build also estimates the value's memory in bytes. The caller calls release
+// when it no longer uses the value.
 func (p *Pool) Acquire(
 	ctx context.Context,
 	tenant, key string,

@@ -38,8 +38,8 @@ func (a *Service) rerun(t *store.Tenant, plan *Plan, o *host.FileOptions) (*agen
 // ReplaceModule sets the module of an entry of a stored file, or of its sub-agents, to the module
 // with a digest. The entry of a sub-agent is prefixed with the sub-agent's name and a slash. If the
 // file has no such entry, ReplaceModule searches for an entry whose name is equal without the
-// version; see [Unpinned]. It reports whether the file has the entry, and returns the digest of its
-// previous module.
+// version; see [Unpinned]. It reports whether the file has the entry, and returns the previous path of
+// its module: a digest and ".wasm".
 func ReplaceModule(f *agentfile.File, entry, digest string) (before string, ok bool) {
 	path := agentfile.Path(digest + ".wasm")
 	if before, ok = replaceModule(f, "", func(name string) bool { return name == entry }, path); ok {

@@ -10,7 +10,7 @@ import (
 // A Spec identifies a run's agent. It is stored with the run.
 type Spec struct {
 	Agent   string `json:"agent"`
-	Version int64  `json:"version"`         // 0 selects the version by Alias
+	Version int64  `json:"version"`         // 0 selects a version by Alias
 	Rings   int64  `json:"rings,omitempty"` // version of the operator's rings; 0 selects the newest, -1 means none
 
 	// Rollout is the rollout that chose the version, and Arm the version's arm; empty if none did.

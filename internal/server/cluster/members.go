@@ -39,7 +39,7 @@ type Member struct {
 	Ended    bool   `json:"ended,omitempty"` // the server has ended cleanly
 
 	Seen   time.Time `json:"-"` // when this server received the heartbeat
-	Silent bool      `json:"-"` // whether it received none since for the time Silence
+	Silent bool      `json:"-"` // no heartbeat arrived in the last second (Silence)
 }
 
 // Options configure [Members]. Bus, Self and End are required.
@@ -47,8 +47,8 @@ type Options struct {
 	Bus hints.Bus
 	// Self returns the state of this server, for its heartbeats.
 	Self func() Member
-	// End lets the leases expire of servers without a recent heartbeat in the database, except those in
-	// heard. It returns the servers whose runs can now be claimed.
+	// End expires the leases of the servers that have no recent heartbeat in the database, except those
+	// in heard. It returns the servers whose runs can now be claimed.
 	End func(ctx context.Context, heard []string) ([]string, error)
 	// Claim is called when runs can be claimed.
 	Claim  func(ctx context.Context)

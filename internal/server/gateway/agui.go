@@ -113,7 +113,7 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 	if err != nil {
 		return err
 	}
-	if known != nil { // its events in the protocol are no longer there
+	if known != nil { // the run's AG-UI events are not stored
 		return httpapi.NewProblem(api.CodeConflict,
 			"an earlier request with this Idempotency-Key did this; GET /v1/runs/%s/events has the events", known.Run.ID)
 	}

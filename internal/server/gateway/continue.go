@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
-// begin starts the run of a request. If the request continues a conversation, the run is in its
-// thread.
+// begin starts the run of a request. If the request continues a conversation, the run joins the thread
+// of that conversation, or a fork of the thread.
 func (x *Models) begin(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -31,7 +31,7 @@ func (x *Models) begin(
 	}
 	client.Turn = &runs.Turn{Thread: q.Thread}
 	if q.Previous != "" {
-		if _, err := c.Tenant.AgentOf(ctx, ref.AgentRef); err != nil { // before a fork is stored
+		if _, err := c.Tenant.AgentOf(ctx, ref.AgentRef); err != nil { // check before a fork is stored
 			return nil, nil, err
 		}
 		if err := c.CheckRunQuotas(ctx); err != nil {

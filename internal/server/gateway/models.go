@@ -145,7 +145,7 @@ var errNoCount = &agentmodel.Error{
 // An endpoint describes a route on which agents answer requests of a model API.
 type endpoint struct {
 	id, path, tag, summary string
-	about                  string // more than aboutModels
+	about                  string // follows aboutModels in the description
 	protocol               *agentmodel.Protocol
 	conversation           string // the field with the conversation
 }

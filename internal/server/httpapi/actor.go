@@ -10,21 +10,19 @@ import (
 
 // An Actor is the sender of a request, as records and messages name it.
 type Actor struct {
-	Kind string // KindKey or another of the kinds
-	ID   string // the id of the key, or the subject of the person
-	Name string // a name for people; optional
+	Kind string // KindKey, KindToken or KindUser
+	ID   string // the id of the key or token, or the subject of the person
+	Name string // a name for people; for a token, its subject; optional
 }
 
-// Kinds of actors.
-const (
-	KindKey = "key" // an API key
-)
+// KindKey is the kind of an actor that uses an API key.
+const KindKey = "key"
 
 // String returns the kind and the id, as audit logs name the actor.
 func (a Actor) String() string { return a.Kind + ":" + a.ID }
 
-// By returns a description of the caller for records of changes: "key" and the id of a key, or "user"
-// and the e-mail address, name or subject of a person.
+// By returns a description of the caller for records of changes: "key" and the id of a key, "token" and
+// the subject of a token, or "user" and the e-mail address, name or subject of a person.
 func (c *Caller) By() string {
 	if c.Actor.Kind == KindKey {
 		return c.Actor.label()

@@ -43,7 +43,8 @@ const AboutLists = `If more rows follow, the answer has a next_cursor: send it a
 for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
 changed or deleted meanwhile. An invalid cursor is a problem: 400.`
 
-// Page returns the page of a tenant's list that the input selects.
+// Page returns the page of a tenant's list that the input selects. It fails with a [*Problem] if the
+// cursor is not one of this list.
 func (in *CursorInput) Page(list ListName, tenant string, limit int) (store.Page, error) {
 	p := store.Page{Limit: limit}
 	if in.Cursor == "" {

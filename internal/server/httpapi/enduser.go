@@ -83,7 +83,8 @@ func (c *Caller) RequireAgent(ref *store.AgentRef) error {
 	return NewProblem(api.CodeForbidden, "the token is not for agent %.80q; it is for %q", ref.String(), c.Token.Agents)
 }
 
-// ownsAgent reports whether the caller's token gives access to a version of an agent.
+// ownsAgent reports whether the caller's token gives access to at least one version of the agent with
+// the given name.
 func (c *Caller) ownsAgent(name string) bool {
 	return slices.ContainsFunc(c.Token.Agents, func(text string) bool { return store.AgentOf(text) == name })
 }

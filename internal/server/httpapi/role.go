@@ -11,12 +11,12 @@ type Role string
 
 // Roles in a tenant, and in the operator's.
 const (
-	RoleOwner     Role = "owner"     // everything
+	RoleOwner     Role = "owner"     // all scopes of a tenant
 	RoleDeveloper Role = "developer" // modules, agents, runs, secrets and tokens
 	RoleApprover  Role = "approver"  // reads as a viewer, and answers interrupts of runs
 	RoleViewer    Role = "viewer"    // reads modules, agents, runs and usage
 
-	RoleAdmin   Role = "admin"   // the operator: everything
+	RoleAdmin   Role = "admin"   // all scopes of the operator's tenant
 	RoleSupport Role = "support" // reads what operators see
 )
 

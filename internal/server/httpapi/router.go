@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// RouterOptions configure a [Router]. All fields are required.
+// RouterOptions configure a [Router]. All fields but People are required.
 type RouterOptions struct {
 	Store     store.Store
 	Admission *admission.Controller

@@ -5,8 +5,8 @@ import "slices"
 // A Scope is a permission of a key.
 type Scope string
 
-// Scopes of keys. A key of the operator's tenant can have all of them; keys of other tenants
-// can have all but OperatorScope and OperatorRead.
+// Scopes of keys and routes. No key has SignedIn or Public. A key of the operator's tenant can have all
+// other scopes; keys of other tenants cannot have OperatorScope and OperatorRead.
 const (
 	OperatorScope  Scope = "operator"      // tenants, their keys and members, blocks, quarantine and metrics
 	OperatorRead   Scope = "operator:read" // reads what OperatorScope changes
@@ -55,7 +55,7 @@ var TenantScopes = []Scope{
 	RetentionWrite,
 }
 
-// implied holds the scopes that include others.
+// implied maps a scope to the scope that includes it.
 var implied = map[Scope]Scope{OperatorRead: OperatorScope, RunsApprove: RunsWrite}
 
 // In reports whether a list of scopes has the scope or one that includes it.

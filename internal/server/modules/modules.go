@@ -105,7 +105,8 @@ response is a stream of events: progress, then module or problem.`,
 	}, m.delete)
 }
 
-// Find returns a tenant's module by its digest, its name, or name@version.
+// Find returns a tenant's module by its digest, its name, or name@version. A name alone selects its
+// newest version. Find fails with [store.ErrNoModule] if the tenant has no such module.
 func (m *Service) Find(ctx context.Context, t *store.Tenant, ref string) (*store.TenantModule, error) {
 	digest := httpapi.TrimDigest(ref)
 	if !isDigest(digest) {

@@ -92,7 +92,7 @@ func changes(lines []rerun.Line, hide *runs.Redactor) (out []api.ReplayChange) {
 	return out
 }
 
-// hooks returns the hooks whose calls differ, by step, entry and hook.
+// hooks returns the hooks whose calls differ, ordered by step, entry and hook, at most maxHooks.
 func hooks(own, other *rerun.Pass, hide *runs.Redactor) (out []api.ReplayHook) {
 	before, after := unpinned(own.Hooks(), hide), unpinned(other.Hooks(), hide)
 	add := func(at rerun.HookCall) {

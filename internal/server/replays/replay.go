@@ -201,7 +201,8 @@ func (s *Service) explain(ctx context.Context, t *store.Tenant, run string, err 
 	return out
 }
 
-// figures returns the figures of a pass.
+// figures returns the figures of a pass, and the event that ended its run, or nil if there was none.
+// It does not count what hide hides.
 func figures(p *rerun.Pass, hide *runs.Redactor) (f api.ReplayFigures, ended *abi.Event) {
 	events := p.Events()
 	for i := range events {

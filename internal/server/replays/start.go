@@ -90,11 +90,12 @@ func (s *Service) candidate(
 		Module: in.Module, Digest: httpapi.DigestPrefix + module.Digest, Entry: entry}, err
 }
 
-// entryOf returns the name of the agent's entry whose module is replaced. It is wanted, if that is
-// not empty, or else the entry that has the module's name or uses the module, or else the only entry.
+// entryOf returns the name of the agent's entry whose module is replaced. If wanted is not empty, entryOf
+// returns wanted. Otherwise it returns the first entry that has the module's name or uses the module, or
+// else the only entry. It fails with a [*httpapi.Problem] if there is no such entry.
 func entryOf(entries []api.Entry, wanted, module string) (string, error) {
 	if wanted != "" {
-		return wanted, nil // of a sub-agent, it has a prefix; a run without it is skipped
+		return wanted, nil // may be an entry of a sub-agent; runs without the entry are skipped
 	}
 	var names []string
 	for _, e := range entries {
@@ -111,7 +112,9 @@ func entryOf(entries []api.Entry, wanted, module string) (string, error) {
 		module, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// selectRuns returns the ids of the runs that a filter selects, the newest first.
+// selectRuns returns the ids of the runs that a filter selects. If the filter lists ids, these are
+// returned in order, each once. Otherwise selectRuns returns the newest finished runs that match, the
+// newest first. It reads at most maxScanned runs.
 func selectRuns(ctx context.Context, t *store.Tenant, agent string, f *api.ReplayFilter) (ids []string, err error) {
 	if len(f.IDs) > 0 {
 		for _, id := range f.IDs {

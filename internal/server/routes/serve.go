@@ -25,8 +25,8 @@ import (
 const maxRequests = 256
 
 // Serve serves a request of a model API through the first route of the caller's gateway that has the
-// request's path and model. It returns false, and has written nothing, if there is none, or if the
-// model is an agent of the caller's tenant.
+// request's path and model. It returns false, and has written nothing, if there is no such route, if the
+// model is an agent of the caller's tenant, or if the body names no model.
 func (s *Service) Serve(w http.ResponseWriter, r *http.Request, c *httpapi.Caller, body []byte) (bool, error) {
 	model, err := s.modelOf(r.Context(), c, body)
 	if err != nil || model == "" {
@@ -44,7 +44,7 @@ func (s *Service) modelOf(ctx context.Context, c *httpapi.Caller, body []byte) (
 	}); err != nil || model == "" {
 		return "", err
 	}
-	if name, _, _ := strings.Cut(model, "@"); store.Name.MatchString(name) { // of agent@alias, too
+	if name, _, _ := strings.Cut(model, "@"); store.Name.MatchString(name) { // agent@alias names an agent, too
 		if isAgent, err := c.Tenant.HasAgent(ctx, name); isAgent || err != nil {
 			return "", err
 		}

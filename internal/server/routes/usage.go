@@ -139,8 +139,8 @@ func (l *ledger) write() {
 	}
 }
 
-// commit adds rows to the usage of a tenant in one transaction. While the database is not
-// available, it tries again for a minute.
+// commit adds rows to the usage of a tenant in one transaction. If that fails, it waits for a second and
+// tries again, at most usageRetries times. Then it logs the error, and the rows are lost.
 func (l *ledger) commit(tenant string, rows []store.Usage) {
 	for try := 0; ; try++ {
 		ctx, cancel := context.WithTimeout(context.Background(), usageTimeout)

@@ -56,7 +56,7 @@ type activity struct {
 	mu       sync.Mutex
 	modules  []*api.ModuleActivity
 	watchers int
-	remote   time.Time          // until then, frames are published
+	remote   time.Time          // frames are published until this time
 	publish  func(frame []byte) // sends a frame to other servers; nil until one has asked
 	pending  bool               // a frame will be made
 }

@@ -17,10 +17,10 @@ const (
 	awaitTimeout = 5 * time.Minute
 )
 
-// awaitTurn waits until the run in busy has ended, which is ahead of the run of an attached client in
-// their thread. With [Cancel] it first cancels that run. It returns busy if the thread rejects
-// concurrent runs, if the wait takes longer than awaitTimeout, or if the server drains. It returns
-// the cause of ctx if the client disconnects.
+// awaitTurn waits until the run that busy names has ended. That run is ahead of the run of an attached
+// client in the same thread. If the client or the thread chose [Cancel], awaitTurn first cancels it.
+// It returns busy if the choice is [Reject], if the wait takes longer than awaitTimeout, or if the
+// server drains. It returns the cause of ctx if the client disconnects.
 func (r *Service) awaitTurn(ctx context.Context, c *httpapi.Caller, turn *Turn, busy *journal.ThreadBusyError) error {
 	h, err := c.Thread(ctx, turn.Thread)
 	if err != nil {
