@@ -35,8 +35,9 @@ func (c *Client) UpdateTenant(ctx context.Context, id string, u *api.TenantUpdat
 	return out, c.call(ctx, &request{method: http.MethodPatch, path: path("/v1/tenants/%s", id), in: u}, out)
 }
 
-// DeleteTenant deletes a tenant and everything that belongs to it. It fails while a run of the tenant is
-// in progress, and for the operator's own tenant.
+// DeleteTenant deletes a tenant and everything that belongs to it. The server first revokes the tenant's
+// keys and cancels its runs. DeleteTenant fails with the code [api.CodeConflict] if the runs cannot all
+// be ended and deleted in time; a repeated call continues. It always fails for the operator's tenant.
 func (c *Client) DeleteTenant(ctx context.Context, id string) error {
 	return c.delete(ctx, path("/v1/tenants/%s", id))
 }

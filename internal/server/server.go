@@ -56,8 +56,8 @@ type Options struct {
 	MaxUpload int64
 	// DrainTime limits the time in which requests and runs end at shutdown. The default is 30 s.
 	DrainTime time.Duration
-	// Owner names this process in the runs that it executes. Gone reports whether another
-	// process has certainly ended; see [journal.Options].
+	// Owner names this process in the runs that it executes. Without it, the server stores no
+	// heartbeats. Gone reports whether another process has certainly ended; see [journal.Options].
 	Owner string
 	Gone  func(owner string) bool
 	// CrashReports has the runs that the crash reports of earlier processes of this machine name, by
@@ -136,7 +136,8 @@ type Server struct {
 	work      sync.WaitGroup
 }
 
-// New returns a server. [Server.Serve], or another HTTP server, serves its requests.
+// New returns a server. [Server.Serve], or another HTTP server, serves its requests. Only Serve also runs
+// the background tasks. New fails if Store or Host is nil, or if SignIn is invalid.
 func New(o *Options) (*Server, error) {
 	if o == nil || o.Store == nil || o.Host == nil {
 		return nil, errors.New("a server needs a store and a host")
@@ -229,8 +230,8 @@ func (s *Server) setDefaults() {
 	}
 }
 
-// newServices creates the services that implement the routes. Each depends on those before it; only
-// the runs also call the quarantine service, in Judge.
+// newServices creates the services that implement the routes. Each depends on those before it. The runs
+// also call the quarantine service and the members, which are created after them.
 func (s *Server) newServices() {
 	o := &s.options
 	s.blocks = blocks.NewList(o.Store, o.Hints, s.log)

@@ -79,8 +79,8 @@ func allowAnswers(c *httpapi.Caller, info *journal.RunInfo, answers map[string]j
 }
 
 // forCaller returns the fields of a run that the caller may see. The end user of a token does not see the
-// version, rollout, costs, fuel, faults, denials, modules and metadata. Unless the token may answer
-// interrupts, the end user sees only those of client tools.
+// version, rollout, costs, fuel, faults, denials, modules, metadata and size of the journal. Unless the
+// token may answer interrupts, the end user sees only those of client tools.
 func forCaller(c *httpapi.Caller, shown *api.Run) *api.Run {
 	if c.Token == nil {
 		return shown
@@ -218,7 +218,7 @@ func protocolEvent(e *abi.Event, answers bool) *abi.Event {
 	case slices.Contains(userEvents, e.Type):
 		shown := viewOf(e, answers)
 		shown.Reason = userReason(e)
-		if e.Message != nil { // its chunks are in the stream, too
+		if e.Message != nil { // chunks of its reasoning are in the stream, too
 			shown.Message.ReasoningContent = e.Message.ReasoningContent
 		}
 		return shown

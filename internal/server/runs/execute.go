@@ -115,8 +115,9 @@ func (r *Service) releaseQuota(t *store.Tenant, id string) {
 	}
 }
 
-// logStopped logs the error that stopped a run here, except an exceeded quota or a busy thread. It counts the run if
-// the run was released to the journal.
+// logStopped logs the error that stopped a run here, except an exceeded quota and errors of the run's
+// thread. If the run was released to the journal, logStopped counts it, and tells all servers that there
+// are runs to take over.
 func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	var full *store.QuotaError
 	var busy *journal.ThreadBusyError

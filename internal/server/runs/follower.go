@@ -27,7 +27,7 @@ type Follower struct {
 	redactor *Redactor
 	response *admission.Response // counts the events that next returned last
 	token    *store.Token        // the token of the end user who follows; nil for other callers
-	copies   int                 // number of copies of each of these events in memory
+	copies   int                 // number of copies in memory of each event that next returned last
 
 	queued bool   // the run was in a queue when it was last read; its modules are not known
 	last   bool   // next has returned the event that ended or paused the run here
@@ -69,8 +69,8 @@ func (f *Follower) next(ctx context.Context, s *sse.Stream) ([]Event, error) {
 				f.after = lines[len(lines)-1].Seq
 				return lines, nil
 			}
-			f.last = false                            // the events are not in memory while this waits, and are read again
-			room := max(size, f.copies*maxBatchBytes) // there may be more events by then
+			f.last = false                            // the events are not in memory during the wait, and are read again
+			room := max(size, f.copies*maxBatchBytes) // more events may exist after the wait
 			if err := f.response.Wait(ctx, room, s.Wait); err != nil {
 				return nil, err
 			}
@@ -180,11 +180,11 @@ func (f *Follower) read(ctx context.Context) (lines []Event, err error) {
 	return lines, err
 }
 
-// All returns the further events of the run, or the part of them that the end user of a token may
-// see. If they stop before the run has ended or paused, for
-// example because the server drains, the last value is a [*journal.Error].
+// All returns the further events of the run, or the part of them that the end user of a token may see.
+// If the events stop before the run has ended or paused, for example because the server drains, the
+// last value is a [*journal.Error].
 func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
-	f.copies = 3 // its JSON, its value, and what the caller writes of it
+	f.copies = 3 // the JSON of an event, its value, and what the caller writes for it
 	return func(yield func(abi.Event, error) bool) {
 		defer f.leavePoll()
 		ended := false

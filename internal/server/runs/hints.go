@@ -17,8 +17,8 @@ const (
 	topicWaiting = "runs.waiting" // runs can be claimed
 	topicFollow  = "runs.follow"  // the id of a run that another server follows
 	topicWatch   = "runs.watch"   // the id of a run whose activity another server shows
-	topicActive  = "active."      // and the id of the run: what its modules do
-	topicEvents  = "run."         // and the id of the run: one of its events
+	topicActive  = "active."      // followed by the id of a run: a snapshot of its activity
+	topicEvents  = "run."         // followed by the id of a run: one of its events
 )
 
 const (
@@ -71,8 +71,8 @@ func (b *broadcast) number(l *Event) {
 	}
 }
 
-// encodeHint returns the JSON of an event's hint. Unlike [json.Marshal], it keeps the bytes of Data
-// that HTML would escape.
+// encodeHint returns the JSON of an event's hint. Unlike [json.Marshal], it does not escape <, > and &
+// in Data.
 func encodeHint(e *hintedEvent) ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)

@@ -94,6 +94,7 @@ const MaxMetadata = 64 << 10
 
 // Begin starts a run of the version of an agent that ref names, and returns when the run has begun.
 // If client has a Turn, the run continues a thread, and in has the messages after those of the thread.
+// If the run is added to the queue of a busy thread instead, the error is a [*queuedError].
 func (r *Service) Begin(
 	ctx context.Context,
 	c *httpapi.Caller,

@@ -97,8 +97,9 @@ type Earlier struct {
 }
 
 // BeginOnce starts a run like [Service.Begin]. If an earlier request with the key has started a
-// run, it starts none: l is nil, and known has that run. It fails with a [*httpapi.Problem] if the
-// earlier request was different.
+// run, it starts none: l is nil, and known has that run. If the run is added to the queue of its
+// thread, l is nil, too, and known has the queued run. BeginOnce fails with a [*httpapi.Problem] if
+// the earlier request was different.
 func (r *Service) BeginOnce(
 	ctx context.Context,
 	c *httpapi.Caller,

@@ -9,15 +9,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// Delays of a server that could resume a waiting run, from the expiry of its lease. Other servers may
-// be busy or dead, so every server resumes a run in the end.
+// Delays, from the expiry of the lease of a waiting run, of a server that could resume the run. Other
+// servers may be busy or dead, so every server resumes a run in the end.
 const (
 	shareDelay   = 75 * time.Millisecond  // the run is in the share of another server
 	compileDelay = 150 * time.Millisecond // a module of the run is not compiled here
 )
 
-// A waitingRun is a run that a server must resume. delay is the time from the expiry of its lease after
-// which this server does so.
+// A waitingRun is a run whose server has ended. This server resumes the run when delay has passed since
+// the run's lease expired.
 type waitingRun struct {
 	*journal.RunInfo
 	delay time.Duration

@@ -125,8 +125,9 @@ func (p *poll) notify() {
 	p.changed = make(chan struct{})
 }
 
-// wait returns a channel that is closed at the next hint, or after a time. All followers share one
-// timer, which fires at the earliest of their times: with a timer each, every one would wake all.
+// wait returns a channel that is closed at the next hint, or when limit has passed. All followers share
+// one timer, which fires at the earliest of their times. If each follower had its own timer, every timer
+// would wake all followers.
 func (p *poll) wait(limit time.Duration) <-chan struct{} {
 	p.waiting.Lock()
 	defer p.waiting.Unlock()

@@ -162,8 +162,9 @@ func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*wai
 	})
 }
 
-// TakeOverRun resumes a run if the option Judge allows it, and reports whether this server or another
-// one has claimed the run, or it has ended. It ends a run that can never resume, or whose agent could not be built for MaxTakeoverTime.
+// TakeOverRun resumes a run if the option Judge allows it. It reports whether this server or another one
+// has claimed the run, or the run has finished. It ends a run that can never resume, or whose agent could
+// not be built for MaxTakeoverTime, and reports false.
 func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) (claimed bool) {
 	t := r.store.Tenant(info.Tenant)
 	log := r.log.With("tenant", info.Tenant, "run", info.ID)
@@ -219,7 +220,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) (claim
 	})
 	if err != nil {
 		log.Debug("run not taken over", "error", err)
-		return true // it is in progress here
+		return true // the run is in progress here
 	}
 	return <-result
 }

@@ -45,7 +45,7 @@ type Turn struct {
 	// Instructed omits the first message of the input if it is a system message that the thread
 	// already has. Clients of model APIs repeat their instructions in each request.
 	Instructed  bool
-	Concurrency Concurrency // the thread's if it is empty
+	Concurrency Concurrency // empty selects that of the thread
 	fork        bool        // the thread is a fork that was created for the run
 }
 

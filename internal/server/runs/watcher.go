@@ -18,7 +18,8 @@ type watcher struct {
 	leave  func()
 }
 
-// send sends the newest frame if the stream does not have it. The next frame closes more.
+// send sends the newest frame if the stream does not have it. more is closed when the next frame arrives;
+// it is nil if w or s is nil.
 func (w *watcher) send(s *sse.Stream) (more <-chan struct{}) {
 	if w == nil || s == nil {
 		return nil

@@ -48,8 +48,8 @@ type Options struct {
 	Private []netip.Prefix
 }
 
-// check checks the options, and returns the origin of the redirect URL. The error tells the operator
-// which option to change.
+// check checks the options, and returns the origin of the redirect URL and whether its scheme is https.
+// The error tells the operator which option to change.
 func (o *Options) check() (origin string, secure bool, err error) {
 	if o.Issuer == "" || o.ClientID == "" || o.RedirectURL == "" {
 		return "", false, errors.New("want issuer, client_id and redirect_url")

@@ -50,7 +50,7 @@ type Service struct {
 	exchanges chan struct{}
 	failures  *rate.Limiter
 	counted   sync.Mutex
-	missing   int // failed sign-ins that are not recorded
+	missing   int // failed sign-ins since the last one that was recorded
 }
 
 // New returns a service, or an error that says which option to change.

@@ -182,8 +182,8 @@ func (k *Keys) Routes(rt *httpapi.Router) {
 	})
 }
 
-// create creates a key of a tenant, with scopes or a role. Its scopes must be in may, which is also
-// the default.
+// create creates a key of a tenant, with scopes or a role. may lists the scopes that the key can have,
+// which are also the default.
 func (k *Keys) create(
 	ctx context.Context,
 	c *httpapi.Caller,

@@ -67,7 +67,8 @@ func (x *Threads) messages(ctx context.Context, c *httpapi.Caller, in *messagesI
 	return out, nil
 }
 
-// show returns messages without the operator's data.
+// show returns messages without the operator's data. For end users, it omits messages that they must not
+// see.
 func show(ctx context.Context, c *httpapi.Caller, rows []store.ThreadMessage) ([]api.ThreadMessage, error) {
 	hide, err := runs.RedactorOf(ctx, c.Tenant, rows)
 	if err != nil {
