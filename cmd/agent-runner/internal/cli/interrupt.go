@@ -10,9 +10,9 @@ import (
 
 var errInterrupted = errors.New("interrupted")
 
-// Interruptible returns a context that the first SIGINT or SIGTERM cancels, so that the run ends
-// and is reported. onSignal is called at the first signal. A second signal exits the process. The
-// returned function restores the default handling of signals.
+// Interruptible returns a context that the first SIGINT or SIGTERM cancels, so that the command ends its
+// work and reports the result. onSignal is called at the first signal. A second signal exits the process
+// with ExitCanceled. The returned function restores the default handling of signals.
 func Interruptible(ctx context.Context, onSignal func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)

@@ -228,7 +228,7 @@ func serve(ctx context.Context, s *http.Server, l net.Listener, drain time.Durat
 	return nil
 }
 
-// event logs the effects of modules on a request: decisions, faults and log lines.
+// event logs the effects of modules on a request: decisions other than allow, faults and log lines.
 func (c *command) event(e abi.Event) {
 	switch e.Type {
 	case abi.EventDecision:

@@ -14,9 +14,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/telemetry"
 )
 
-// meter serves GET /metrics if the file has an address for metrics, and adds a registry to the
-// options of the gateway. The caller closes the returned server. If the file has no address, the
-// server does not listen.
+// meter serves GET /metrics if the file has an address for metrics, and then also adds a registry and a
+// tracer to the options of the gateway. The caller closes the returned server. If the file has no
+// address, the server does not listen.
 func (c *command) meter(f *gateway.File, o *gateway.Options) (*http.Server, error) {
 	mux := http.NewServeMux()
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute}

@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// The environment variables with the addresses of model APIs. The second one ends with /v1.
+// The environment variables with the addresses of model APIs. The value of envOpenAI ends with /v1.
 const (
 	envAnthropic = "ANTHROPIC_BASE_URL"
 	envOpenAI    = "OPENAI_BASE_URL"
@@ -186,8 +186,8 @@ func (c *wrapper) upstreamOf(protocol string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(at, "/"), "/v1")
 }
 
-// start runs the program with the gateway's address, and returns its exit code as an error. The
-// program receives the signals of the terminal, and start waits until the program exits.
+// start runs the program with the gateway's address. The program receives the signals of the terminal,
+// and start waits until the program exits. If the exit code is not 0, start returns it as an error.
 func (c *wrapper) start(ctx context.Context, path string, args []string, at string) error {
 	name, rest := strings.TrimSuffix(args[0], ".exe"), args[1:]
 	if len(rest) > 0 && rest[0] == "--" {

@@ -21,8 +21,8 @@ import (
 // maxTypeErrors is the maximum number of lines of the compiler's output that are printed.
 const maxTypeErrors = 50
 
-// typeScript returns the script at path, or that in the folder path. It returns "" if the
-// file does not exist, which loading reports, and an error if the module is not written in TypeScript.
+// typeScript returns path, or the main script if path is a source folder. It returns "" if path does not
+// exist, which loading reports, and an error if the module is not written in TypeScript.
 func typeScript(e *cli.Env, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

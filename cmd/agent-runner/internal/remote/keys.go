@@ -68,7 +68,7 @@ be shown again. The key goes to standard output, information about it to standar
 }
 
 // showSecret prints a new key to standard output. If the output is text, it also prints a note to
-// standard error with what, a description of the key, and with the key's expiry and scopes.
+// standard error: the text of what, which describes the key, the key's expiry and its scopes.
 func (r *Session) showSecret(k *api.Key, what string) error {
 	if r.Output == "json" {
 		return cli.PrintJSON(r.Env, k)
