@@ -35,7 +35,7 @@ type SeriesCounts struct {
 	Runs             int64   `json:"runs" doc:"Number of runs. For a model, the runs that used it."`
 	Failed           int64   `json:"failed" doc:"Number of runs with the finish reason error."`
 	Canceled         int64   `json:"canceled" doc:"Number of runs that were canceled."`
-	LatencyP50MS     float64 `json:"latency_p50_ms" doc:"Half of the runs were in progress for at most this time, without pauses, in milliseconds. Estimated, within 9 percent. 0 for models."`
+	LatencyP50MS     float64 `json:"latency_p50_ms" doc:"Half of the runs were in progress for at most this time, without pauses, in milliseconds. Estimated, within 19 percent. 0 for models."`
 	LatencyP95MS     float64 `json:"latency_p95_ms" doc:"95 percent of the runs were in progress for at most this time, in milliseconds."`
 	PromptTokens     int64   `json:"prompt_tokens"`
 	CompletionTokens int64   `json:"completion_tokens"`

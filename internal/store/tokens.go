@@ -162,14 +162,8 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// trimTokens deletes tokens of the tenant that expired more than expiredTokenTTL ago. It also deletes the oldest
-// tokens of a subject, to leave room for another one.
+// trimTokens deletes the oldest tokens of a subject, to leave room for another one.
 func trimTokens(t scoped, subject string) error {
-	if _, err := t.Exec(`DELETE FROM tokens WHERE tenant = $1 AND id IN
-		(SELECT id FROM tokens WHERE expires_ms <= NOW_MS - $2 ORDER BY expires_ms LIMIT $3)`,
-		expiredTokenTTL.Milliseconds(), int64(expiredAtOnce)); err != nil {
-		return err
-	}
 	_, err := t.Exec(fmt.Sprintf(`DELETE FROM tokens WHERE tenant = $1 AND subject = $2 AND id NOT IN
 		(SELECT id FROM tokens WHERE tenant = $1 AND subject = $2 ORDER BY created_ms DESC, id DESC LIMIT %d)`,
 		maxSubjectTokens-1), subject)

@@ -3140,7 +3140,7 @@ export interface components {
             hook_ms: number;
             /**
              * Format: double
-             * @description Half of the runs were in progress for at most this time, without pauses, in milliseconds. Estimated, within 9 percent. 0 for models.
+             * @description Half of the runs were in progress for at most this time, without pauses, in milliseconds. Estimated, within 19 percent. 0 for models.
              */
             latency_p50_ms: number;
             /**
@@ -3213,7 +3213,7 @@ export interface components {
             hook_ms: number;
             /**
              * Format: double
-             * @description Half of the runs were in progress for at most this time, without pauses, in milliseconds. Estimated, within 9 percent. 0 for models.
+             * @description Half of the runs were in progress for at most this time, without pauses, in milliseconds. Estimated, within 19 percent. 0 for models.
              */
             latency_p50_ms: number;
             /**
