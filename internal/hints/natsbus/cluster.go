@@ -139,7 +139,13 @@ func (l logger) Noticef(string, ...any) {}
 func (l logger) Debugf(string, ...any)  {}
 func (l logger) Tracef(string, ...any)  {}
 
-func (l logger) Warnf(format string, v ...any)  { l.warn(format, v) }
+// Warnf omits the advice not to put passwords into NATS's configuration, which is not a file here.
+func (l logger) Warnf(format string, v ...any) {
+	if !strings.HasPrefix(format, "Plaintext passwords") {
+		l.warn(format, v)
+	}
+}
+
 func (l logger) Errorf(format string, v ...any) { l.warn(format, v) }
 func (l logger) Fatalf(format string, v ...any) { l.warn(format, v) }
 

@@ -155,6 +155,9 @@ func (c *clusterFlags) tls() (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, cli.Usagef("--cluster-ca: %s has no certificate in PEM", c.ca)
 	}
+	if err := verifyPeer(&pair, pool); err != nil {
+		return nil, cli.Usagef("--cluster-cert: the other servers would reject %s: %w", c.cert, err)
+	}
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		Certificates: []tls.Certificate{pair},
@@ -162,6 +165,26 @@ func (c *clusterFlags) tls() (*tls.Config, error) {
 		ClientCAs:    pool,
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 	}, nil
+}
+
+// verifyPeer checks that servers which trust the authorities accept the certificate now, as that of a
+// server and as that of a client.
+func verifyPeer(pair *tls.Certificate, authorities *x509.CertPool) error {
+	between := x509.NewCertPool()
+	for _, der := range pair.Certificate[1:] {
+		if cert, err := x509.ParseCertificate(der); err == nil {
+			between.AddCert(cert)
+		}
+	}
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		_, err := pair.Leaf.Verify(x509.VerifyOptions{
+			Roots: authorities, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ports returns the TCP ports to which the bus connects.
