@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"maps"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -227,11 +226,10 @@ type planRecorder struct {
 	plans map[string]string // query plans by statement
 }
 
-// open opens an SQLite store whose plans are collected when it closes. Its path has characters that
-// are special in addresses.
+// open opens an empty SQLite store whose plans are collected when it closes.
 func (r *planRecorder) open(t *testing.T, o *store.Options) (store.Store, string) {
 	t.Helper()
-	where := filepath.Join(t.TempDir(), "new folder", "run?s#%20.db")
+	where := storetest.File(t)
 	s, explain, err := store.OpenExplained(t.Context(), where, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {

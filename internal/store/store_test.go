@@ -30,9 +30,13 @@ func open(t *testing.T, where string, o *store.Options) store.Store {
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
+	// Each test gets a copy of an empty store, because executing all migrations takes longer than many tests.
+	empty, err := store.Open(t.Context(), server.Create(t, "empty"), nil)
+	require.NoError(t, err)
+	require.NoError(t, empty.Close())
 	var n atomic.Int64
 	storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
-		where := server.Create(t, fmt.Sprint("test", n.Add(1)))
+		where := server.CreateFrom(t, "empty", fmt.Sprint("test", n.Add(1)))
 		return open(t, where, o), where
 	})
 }
@@ -81,13 +85,17 @@ func TestOpenRejects(t *testing.T) {
 	}
 }
 
+// TestSQLiteIsPrivate checks that only the user can read a new database. The database is in a new
+// folder, and its path has characters that are special in addresses.
 func TestSQLiteIsPrivate(t *testing.T) {
 	t.Parallel()
-	where := filepath.Join(t.TempDir(), "runs.db")
-	open(t, where, nil)
-	files, err := filepath.Glob(where + "*")
+	folder := filepath.Join(t.TempDir(), "new folder")
+	s := open(t, filepath.Join(folder, "run?s#%20.db"), nil)
+	_, err := s.PutModule(t.Context(), []byte("stored"))
 	require.NoError(t, err)
-	require.NotEmpty(t, files)
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	require.NoError(t, err)
+	require.Contains(t, files, filepath.Join(folder, "run?s#%20.db"))
 	for _, f := range files {
 		info, err := os.Stat(f)
 		require.NoError(t, err)
