@@ -126,6 +126,7 @@ long: ## the long tests that race does not run: loaded servers, killed processes
 	$(TEST) -run '^Test(ManyRuns|Bloat)$$' ./internal/store
 	$(TEST) -run '^Test(PointInTimeRecovery|BackupUnderLoad|Failover)$$' ./internal/clusterchaos
 	$(TEST) -run '^TestCut$$' ./host/gateway
+	$(TEST) -run '^TestConsoleInBrowser$$' ./internal/server
 
 .PHONY: clients
 clients: ## Claude Code and Codex, which npm installs into build/npm, and opencode if it is installed, behind the gateway

@@ -10,10 +10,13 @@ import (
 // variable is the environment variable that make sets for the targets that run long tests.
 const variable = "AGENT_RUNNER_LONG_TESTS"
 
+// Enabled reports whether AGENT_RUNNER_LONG_TESTS is set, for tests that have a long form.
+func Enabled() bool { return os.Getenv(variable) != "" }
+
 // Skip skips the test unless AGENT_RUNNER_LONG_TESTS is set.
 func Skip(t testing.TB) {
 	t.Helper()
-	if os.Getenv(variable) == "" {
+	if !Enabled() {
 		t.Skip("a long test: set " + variable + "=1, as make check does")
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/server/console"
 )
@@ -182,19 +183,22 @@ type browserInput struct {
 	Key      string `json:"key"`
 	Operator string `json:"operator"`
 	Client   string `json:"client"` // the folder of the TypeScript client, as npm installs it
+	Whole    bool   `json:"whole"`  // whether the dark and narrow visit uses all pages
 	// Modules has the sources of modules by name.
 	Modules map[string]string `json:"modules"`
 }
 
 // TestConsoleInBrowser checks that a user signs in, starts a run, answers its interrupt and sees
 // the changes by modules: in light and dark mode, on wide and narrow screens, with mouse and
-// keyboard.
+// keyboard. Only as a long test, it uses all pages in dark mode on a narrow screen too; otherwise
+// it checks their width and contrast there.
 func TestConsoleInBrowser(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("a browser takes seconds")
 	}
-	b := browserInput{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS")}
+	b := browserInput{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS"),
+		Whole: longtest.Enabled()}
 	f := newFixture(t)
 	f.useModel(scripted.Func(consoleReply))
 	f.server.agents.Options.Journal.Originals = true // the diff of what mask changed needs the original

@@ -1,6 +1,7 @@
 // Uses the pages of threads as a person would.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { counted } from "./counted.mjs";
 
 // threads creates a thread, continues it with a question in between, changes it, finds it and deletes it.
 export async function threads({ page, client, title, shot, scheme, open }) {
@@ -43,7 +44,7 @@ export async function threads({ page, client, title, shot, scheme, open }) {
   await page.getByRole("button", { name: "Fork from message 3" }).click();
   await page.getByText("This is the new thread.").waitFor();
   await page.locator(".facts").getByText("another thread").waitFor();
-  assert.equal(await talk.locator(".message").count(), 3);
+  await counted(talk.locator(".message"), 3);
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByRole("button", { name: "Delete with its runs?" }).click();
   await title("Threads");
