@@ -59,7 +59,7 @@ func (t *tenantFlags) add(cmd *cobra.Command) {
 	f.IntVar(&t.maxSteps, "max-steps", 0, "maximum number of steps per run")
 }
 
-// quotaNames returns the names of all quotas.
+// quotaNames returns the names of the quotas that --quota can set.
 func quotaNames() []string {
 	return []string{
 		"concurrent_runs",
@@ -191,7 +191,7 @@ func tenantsList(e *cli.Env) *cobra.Command {
 	return nameFlag(cmd, &name)
 }
 
-// quotaText lists the quotas that are set, as name=value.
+// quotaText lists the quotas of quotaNames that are set, as name=value.
 func quotaText(q *api.TenantQuota) []string {
 	b, _ := json.Marshal(q)
 	var values map[string]int64

@@ -245,7 +245,8 @@ func (c *changeView) tools(p *abi.ToolsPatch) {
 	}
 }
 
-// rest writes the other fields of the answer as JSON.
+// rest writes the fields of the answer that are not in shownFields as JSON. It writes the messages of an
+// answer of tool_messages as text, and skips those of other answers.
 func (c *changeView) rest() {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(c.call.Answer, &fields) != nil {

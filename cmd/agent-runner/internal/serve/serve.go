@@ -432,8 +432,8 @@ func (c *serveCommand) run(ctx context.Context) error {
 	return c.serve(ctx, srv, listener, o)
 }
 
-// serve answers requests and deletes unreferenced modules until ctx is done. Then it drains the
-// server, and prints how the server ended.
+// serve answers requests, and deletes unreferenced modules, expired tokens and old audit records, until
+// ctx is done. Then it drains the server, and prints how the server ended.
 func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.Listener, o *server.Options) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -456,8 +456,9 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 	return nil
 }
 
-// prices reads the file of --prices, and returns a function that computes the cost of tokens, and its
-// currency. Without the flag, cost is nil.
+// prices reads the file of --prices. It returns a function that computes the cost of tokens in
+// billionths of the currency, and the currency. A model without a price costs 0. Without the flag, cost
+// is nil.
 func (c *serveCommand) prices() (cost func(model string, prompt, completion int64) int64, currency string, err error) {
 	if c.pricesFile == "" {
 		return nil, "", nil
@@ -475,7 +476,8 @@ func (c *serveCommand) prices() (cost func(model string, prompt, completion int6
 	}, table.Currency, nil
 }
 
-// forever is the value of --retention that keeps runs until they are deleted.
+// forever is the value of --retention and --audit-retention that keeps runs until their tenants delete
+// them, and audit records without a limit of their age.
 const forever = "forever"
 
 // keeps returns the retention of ended runs; 0 means until they are deleted.
@@ -505,7 +507,8 @@ const (
 	deleteAge      = 24 * time.Hour
 )
 
-// deleteExpired deletes unreferenced modules older than deleteAge, until ctx is done.
+// deleteExpired deletes unreferenced modules older than deleteAge and expired tokens, at once and every
+// deleteInterval, until ctx is done.
 func deleteExpired(ctx context.Context, s store.Store, log *slog.Logger) {
 	ticker := time.NewTicker(deleteInterval)
 	defer ticker.Stop()
