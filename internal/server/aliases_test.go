@@ -39,7 +39,7 @@ func TestAliases(t *testing.T) {
 		require.Equal(t, want, start(name, 0), name)
 		var a api.Agent
 		f.ok("GET", "/v1/agents/"+name, f.acme, nil, &a)
-		if name != "clerk" { // which shows the newest version
+		if name != "clerk" { // the name alone shows the newest version
 			require.Equal(t, want, a.Version, name)
 		}
 		request := map[string]any{"model": name, "messages": []any{map[string]any{"role": "user", "content": "hi"}}}

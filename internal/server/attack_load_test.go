@@ -167,7 +167,7 @@ func TestSlowloris(t *testing.T) {
 		b, _ := io.ReadAll(conn) // returns when the server closes the connection
 		require.NotContains(t, string(b), "200 OK", what)
 	}
-	conn := sendText(t, address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // without another request
+	conn := sendText(t, address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // no second request follows
 	b, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	require.Contains(t, string(b), "200 OK")

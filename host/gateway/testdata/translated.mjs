@@ -1,4 +1,5 @@
-// Runs a task with two tools through OpenAI's and Anthropic's clients at each address, and prints a line of JSON for each.
+// Runs a task with two tools through OpenAI's and Anthropic's clients at each address, and prints a line of JSON for
+// each.
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 

@@ -101,8 +101,9 @@ type Answer struct {
 	Approver string `json:"approver"` // the person who decided; it is logged
 }
 
-// Ask sends the question to the endpoint and returns its answer. It fails if too many questions wait, or if there is
-// no valid answer within the timeout. If the error is not nil, the call is denied.
+// Ask sends the question to the endpoint and returns its answer. It sets ExpiresMS. It fails if too many questions
+// wait, if the question is too large, or if there is no valid answer within the timeout. If the error is not nil, the
+// call is denied.
 func (a *Approver) Ask(ctx context.Context, q Question) (*Answer, error) {
 	free, err := a.waiting.Take(q.Key)
 	if err != nil {

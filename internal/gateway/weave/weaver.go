@@ -24,7 +24,8 @@ type Options struct {
 	Direct bool
 	// Hold holds the whole answer until [Weaver.Finish], so that after_model can change all of it.
 	Hold bool
-	// MaxHeld limits the events that are held, in bytes, where an event counts as at least 256. The default is [MaxHeld].
+	// MaxHeld limits the events that are held, in bytes, where an event counts as at least 256. The default is
+	// [MaxHeld].
 	MaxHeld int
 }
 

@@ -1,5 +1,5 @@
-// Opens the same page at two origins in Chromium. The server allows one of them. It reads its input from stdin, and fails
-// if a page does not do what it should.
+// Opens the same page at two origins in Chromium, of which the server allows one. The script reads its input from stdin,
+// and fails if a page does not do what it should.
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

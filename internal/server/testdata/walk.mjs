@@ -29,8 +29,8 @@ const done = (what) => {
   begun = performance.now();
 };
 
-// interactive measures how long pages take until they are complete and the browser is idle, with a processor that is two
-// and four times as slow, and without a cache. CONSOLE_TIMES=yes prints the medians for docs/console.md.
+// interactive measures how long pages take until they are complete and the browser is idle, with a processor that is
+// two and four times as slow, and without a cache. CONSOLE_TIMES=yes prints the medians for docs/console.md.
 async function interactive() {
   const slow = await page.context().newCDPSession(page);
   await slow.send("Network.setCacheDisabled", { cacheDisabled: true });
