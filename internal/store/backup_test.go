@@ -106,7 +106,8 @@ func TestBackup(t *testing.T) {
 			default:
 			}
 			id := fmt.Sprintf("r%06d", n)
-			if err := s.Create(t.Context(), &journal.Creation{ID: id, Owner: "a", LeaseTTL: time.Minute, Log: make([]byte, 10_000)}); err != nil {
+			c := &journal.Creation{ID: id, Owner: "a", LeaseTTL: time.Minute, Log: make([]byte, 10_000)}
+			if err := s.Create(t.Context(), c); err != nil {
 				t.Error(err)
 				return
 			}
