@@ -122,7 +122,8 @@ race: ## the concurrent packages, with the race detector
 .PHONY: long
 long: ## the long tests that race does not run: loaded servers, killed processes, large generated inputs
 	$(TEST) ./internal/exhaust ./internal/differential ./internal/composition ./internal/wasm
-	$(TEST) -run '^Test(Chaos|SlowUploads)$$' ./cmd/agent-runner
+	$(TEST) -run '^Test(Chaos|SlowUploads|UploadsReadNoFile)$$' ./cmd/agent-runner
+	$(TEST) -run '^TestScripts$$/^new_rust$$' ./cmd/agent-runner
 	$(TEST) -run '^Test(ManyRuns|Bloat)$$' ./internal/store
 	$(TEST) -run '^Test(PointInTimeRecovery|BackupUnderLoad|Failover)$$' ./internal/clusterchaos
 	$(TEST) -run '^TestCut$$' ./host/gateway

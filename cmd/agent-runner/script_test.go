@@ -28,6 +28,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/golden"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
@@ -91,6 +92,7 @@ func TestScripts(t *testing.T) {
 		"asc":  func() bool { return noASC == nil },
 		"tsc":  func() bool { return noTSC == nil },
 		"rust": sync.OnceValue(func() bool { return buildsRust(t) }),
+		"long": longtest.Enabled,
 	}
 	caches, err := os.UserCacheDir()
 	if err != nil {
