@@ -132,7 +132,7 @@ type Upstream struct {
 	Path     string        // the path of the protocol's endpoint, such as /v1/messages
 	URL      *url.URL      // the API's address, without the path of the endpoint
 	Key      string        // the gateway's key; empty if clients send theirs
-	// KeyHeader is the header of the key: Authorization, as a bearer token, or another one.
+	// KeyHeader is the header of the key. In Authorization, the default, the key is a bearer token.
 	KeyHeader string
 	// Target is the endpoint that answers, if its protocol differs from Protocol, and otherwise nil.
 	Target *Target

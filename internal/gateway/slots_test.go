@@ -55,7 +55,7 @@ func TestSlowBody(t *testing.T) {
 	for _, want := range []string{"the request did not arrive within 50ms", "the key ann has sent 1 requests a minute"} {
 		c := g.slowly(t, "secret-of-ann")
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
-		b, err := io.ReadAll(c) // until the server closes the connection
+		b, err := io.ReadAll(c) // returns when the server closes the connection
 		require.NoError(t, err)
 		require.Contains(t, string(b), want)
 	}

@@ -145,8 +145,8 @@ func (b *callBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// credentials replaces the client's credentials with those of the upstream. If the upstream has none, the client's
-// are sent, unless the gateway has keys, and the client's credentials are one of them.
+// credentials replaces the client's credentials with the route's key. If the route has none, the client's credentials
+// are sent, unless the gateway has keys: then they contain one of these keys, and are removed.
 func (g *Gateway) credentials(req *http.Request, u *Upstream) {
 	if u.Key == "" && len(g.o.Keys) == 0 {
 		return

@@ -35,7 +35,7 @@ func TestPeriods(t *testing.T) {
 		Week: {"2026-11-23 00:00", "2026-11-30 00:00"}, Month: {"2026-11-01 00:00", "2026-12-01 00:00"},
 	} {
 		const layout = "2006-01-02 15:04"
-		east := noon.In(time.FixedZone("east", 13*3600)) // where it is the next day
+		east := noon.In(time.FixedZone("east", 13*3600)) // in this zone, it is already Wednesday
 		require.Equal(t, want, [2]string{p.Start(east).Format(layout), p.End(east).Format(layout)}, p)
 	}
 	sunday := time.Date(2026, 11, 29, 23, 0, 0, 0, time.UTC)

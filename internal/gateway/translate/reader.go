@@ -39,9 +39,10 @@ type openCall struct {
 	arguments strings.Builder
 }
 
-// Stream returns the client's stream for body, the upstream's streamed answer to q. It reads at most max bytes, and
-// calls grow before it uses n more bytes of memory. The caller closes the stream, which closes body. If the
-// upstream's stream is cut, the error of Read is io.ErrUnexpectedEOF.
+// Stream returns the client's stream for body, the upstream's streamed answer to q. grow reserves n more bytes of
+// memory. If body has more than max bytes, or grow returns a *wire.Error, the stream ends with the event of an error.
+// If the upstream's stream is cut, the error of Read is io.ErrUnexpectedEOF. The caller closes the stream, which closes
+// body.
 func (p Pair) Stream(body io.ReadCloser, q *Request, max int, grow func(n int) error) io.ReadCloser {
 	return &reader{
 		body:   body,

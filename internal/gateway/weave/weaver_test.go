@@ -118,7 +118,7 @@ func TestWeaver(t *testing.T) {
 		res    *abi.Response
 		denied map[string]string
 		live   string // the client's stream before Finish
-		want   string // and by Finish
+		want   string // what Finish appends
 	}{
 		"unchanged": {
 			from: answer, res: response("", "abcd", "{}"),

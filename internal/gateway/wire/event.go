@@ -22,9 +22,9 @@ func NewEventReader(r io.Reader, max int, grow func(n int) error) *EventReader {
 	return &EventReader{r: bufio.NewReaderSize(r, 16<<10), max: max, grow: grow}
 }
 
-// Next returns the next event, which is valid until the next call. For an event without the blank line, at the end of
-// the stream, the error is io.ErrUnexpectedEOF. The error for an event that is too large is a *Error with
-// CodeUpstream.
+// Next returns the next event, which is valid until the next call. At the end of the stream the error is io.EOF. If
+// the stream ends with an event without its blank line, Next returns this event and io.ErrUnexpectedEOF. The error for
+// an event that is too large is a *Error with CodeUpstream. Errors of the stream and of grow are returned as they are.
 func (e *EventReader) Next() ([]byte, error) {
 	e.b = e.b[:0]
 	line := 0 // where the current line begins

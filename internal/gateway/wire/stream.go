@@ -75,7 +75,7 @@ type Writer interface {
 	// SetID sets the ID of the answer, without the protocol's prefix. By default it is new. Protocols whose clients
 	// count usage by ID ignore it.
 	SetID(id string)
-	// Begin appends the start of the answer, unless it was written. The other methods do so, too.
+	// Begin appends the start of the answer, unless it was written. Text, Call and End append a missing start, too.
 	Begin(dst []byte) []byte
 	// Text appends events that add text to the block that is open, or that begin one. kind is [abi.ChunkText],
 	// [KindRefusal], or [abi.ChunkReasoning], which protocols without such a field omit.

@@ -27,11 +27,11 @@ type Protocol interface {
 	// protocols. Reasoning that only another API can read is left out. The error is a *Error with CodeInvalid, which
 	// names the field that the protocol does not support.
 	NewRequest(call *Call) ([]byte, error)
-	// NewAnswer returns an answer that a module gave instead of the upstream.
+	// NewAnswer returns the body of an answer that no upstream of the protocol sent, such as the answer of a module.
 	NewAnswer(res *abi.Response, model string) []byte
 	// NewStream returns the codec of one streamed answer.
 	NewStream(model string) Stream
-	// NewWriter returns a writer of one streamed answer, which an upstream of another protocol sends.
+	// NewWriter returns a writer of one streamed answer that no upstream of the protocol sends.
 	NewWriter(model string) Writer
 	// Error returns a failure as the status and body of a response. The status is one that
 	// clients of the protocol do not retry, unless the failure is temporary.

@@ -172,7 +172,7 @@ func appendText(c abi.Content, text string) abi.Content {
 	return abi.Text(c.String() + "\n\n" + text)
 }
 
-// NewAnswer returns an answer that a module gave instead of the upstream.
+// NewAnswer returns the body of an answer that no upstream of the protocol sent.
 func (Protocol) NewAnswer(res *abi.Response, model string) []byte {
 	m := res.Message
 	message := abi.Fields{

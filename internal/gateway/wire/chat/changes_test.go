@@ -61,7 +61,7 @@ type changer struct {
 	ends    []wire.Item
 	want    abi.Message
 	text    strings.Builder
-	denied  bool // the text ends with that of a denied call
+	denied  bool // the text ends with the text of a denied call
 }
 
 func (c *changer) item(it *wire.Item) {

@@ -53,7 +53,7 @@ type changes struct {
 	drop   map[int]string // blocks that are not passed, and the text in their place
 	texts  map[int]string // blocks with another text
 	before string         // text before the answer
-	calls  []abi.ToolCall // calls after it
+	calls  []abi.ToolCall // calls after the answer
 	finish string
 }
 

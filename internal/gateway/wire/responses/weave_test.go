@@ -16,9 +16,9 @@ import (
 func TestWeaver(t *testing.T) {
 	for name, c := range map[string]struct {
 		text func(string) string // the change of text by modules
-		late bool                // whether they hold all chunks until the end
+		late bool                // whether modules hold all chunks until the end
 		deny bool
-		args string // the arguments to which modules change those of calls
+		args string // the arguments that modules give the calls; empty if they change none
 	}{
 		"unchanged":         {},
 		"late":              {late: true},
