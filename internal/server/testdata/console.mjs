@@ -111,7 +111,7 @@ async function visit(scheme, viewport) {
   await shot("start", "start");
   await page.keyboard.press("Control+Enter");
 
-  // It asks for approval, and the arguments are changed.
+  // The run asks for approval of a tool call, whose arguments the person changes.
   await page.getByRole("heading", { name: "Approve this tool call?" }).waitFor();
   await page.getByText("May <em>reports/2019.txt</em> be deleted?").waitFor();
   await page.getByText("needs an answer").waitFor();
@@ -124,7 +124,7 @@ async function visit(scheme, viewport) {
   await page.getByLabel("Arguments").fill('{"path": "reports/2019-copy.txt"}');
   await page.getByRole("button", { name: "Approve with these arguments" }).click();
 
-  // It ends, and shows the changes of modules.
+  // The run ends, and the page shows the changes by modules.
   await page.locator(".facts").getByText("finished").waitFor();
   await page.locator(".talk").getByText("deleted reports/2019-copy.txt").waitFor();
   const first = page.locator(".diff", { hasText: "message 1 (user)" });
@@ -154,7 +154,7 @@ async function visit(scheme, viewport) {
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByText("live", { exact: true }).waitFor();
   await page.locator(".timeline .bar.open").first().waitFor();
-  await page.locator(".message .said", { hasText: "I am still thinking" }).waitFor(); // of an unfinished message
+  await page.locator(".message .said", { hasText: "I am still thinking" }).waitFor(); // the message is not finished
   const mask = page.getByRole("region", { name: "Modules now" }).getByRole("row", { name: /^mask/ });
   await mask.getByText("on_chunk").waitFor();
   await mask.getByText(/ MiB$/).waitFor();
@@ -352,7 +352,7 @@ async function comparison(title, shot) {
 // charts: series are drawn, and read by keyboard and as a table.
 async function charts(title, shot) {
   await page.goto(`${told.url}/#/usage?range=day`);
-  await title("Usage"); // of the server's own runs
+  await title("Usage"); // shows the server's runs
   await page.getByRole("group", { name: /^Runs: arrow keys/ }).waitFor();
   const hour = 3600000;
   const first = Math.floor((await page.evaluate(() => Date.now())) / hour) * hour - 23 * hour;
@@ -447,7 +447,7 @@ async function quotas(title, scheme, open) {
   await dialog.getByLabel("Modules").fill("77");
   await dialog.getByRole("button", { name: "Save" }).click();
   await page.getByRole("row", { name: "Modules 77" }).waitFor();
-  await page.getByRole("row", { name: "Runs per day 50" }).waitFor(); // the others stay
+  await page.getByRole("row", { name: "Runs per day 50" }).waitFor(); // the other quotas stay
   await page.getByRole("button", { name: "Change" }).nth(1).click();
   await dialog.getByLabel("Hosts", { exact: true }).fill("api.example.com, *.example.org");
   await dialog.getByRole("button", { name: "Save" }).click();

@@ -10,9 +10,9 @@ export async function drafts({ page, client, url, title, shot }) {
   const config = form.getByRole("group", { name: "Config" });
   await config.getByText("Hides these words, <b>too</b>.").waitFor();
   await config.getByLabel("Max").fill("99");
-  await config.getByText("less than or equal to 10").waitFor(); // while typing
+  await config.getByText("less than or equal to 10").waitFor(); // the form checks the value while the person types
   await config.getByLabel("Max").blur();
-  await page.getByText("is greater than 10").waitFor(); // by the server
+  await page.getByText("is greater than 10").waitFor(); // the server checks the file
   await config.getByLabel("Max").fill("3");
   await config.getByLabel("Mode").selectOption("remove");
   await config.getByText("Label", { exact: true }).click();

@@ -61,7 +61,7 @@ export async function releases({ page, title, shot, open, told }) {
   assert.deepEqual(sent, [{ version: 2, runs: { limit: 24 } }]);
   await page.getByText("Waiting for a server that is free.").waitFor();
 
-  // It proceeds, and ends.
+  // The replay proceeds, and ends.
   say("/v1/replays/rp_made", replay({ status: "running", ended: undefined }, results.slice(0, 9)));
   say("/v1/replays/rp_made/runs", { runs: results.slice(0, 9) });
   await page.clock.fastForward(1000);
@@ -143,7 +143,7 @@ export async function releases({ page, title, shot, open, told }) {
   await page.clock.fastForward(4000); // the toast goes
   await shot("rollout", "rollout");
 
-  // It is paused, resumed, and rolled back by the server, which the page shows by itself.
+  // The rollout is paused and resumed, and the server rolls it back. The page shows this without a reload.
   const changes = (to) => () => {
     say("/v1/rollouts/ro_made", to);
     return to;

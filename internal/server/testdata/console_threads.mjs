@@ -27,7 +27,7 @@ export async function threads({ page, client, title, shot, scheme, open }) {
   await talk.getByRole("button", { name: "Approve" }).click();
   await talk.getByText("finished, <i>as asked</i>").waitFor();
   await page.getByRole("region", { name: "Current run" }).waitFor({ state: "detached" });
-  await talk.getByText("for [address].").waitFor(); // as the module left it
+  await talk.getByText("for [address].").waitFor(); // a module has replaced the address
   await say("What else is there?");
   await talk.getByText("Only the report of 2020; nothing else.").waitFor();
   await page.getByRole("region", { name: "Current run" }).waitFor({ state: "detached" });

@@ -1,4 +1,4 @@
-// Asks for an object through each client that can, and prints a line of JSON for each.
+// Asks for an object with each client that supports structured output, and prints a line of JSON for each.
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod";

@@ -74,7 +74,7 @@ try {
   await page.getByText("Denies what it does not know.").waitFor();
   done("upload");
 
-  // Replay the stored runs through it.
+  // Replay the stored runs with the module.
   await page.getByRole("link", { name: "Try this version on stored runs" }).click();
   await title("Try a version on stored runs");
   await page.getByLabel("One module, replaced").and(page.locator(":checked")).waitFor();
@@ -90,7 +90,7 @@ try {
   await detail.locator("ins", { hasText: "deny" }).first().waitFor();
   done("replay");
 
-  // Give it to 10 percent of the runs all the same.
+  // Start a canary of the module with 10 percent of the runs, although the replay shows changes.
   await page.getByRole("link", { name: "Start a canary" }).click();
   await title("Start a canary");
   await page.getByLabel("New version").and(page.locator(":has(option:checked:text('New version, with guard'))")).waitFor();
@@ -99,10 +99,10 @@ try {
   await page.getByRole("button", { name: "Start the canary" }).click();
   await title("clerk@stable: version 1 → 2");
   const rolledBack = page.getByRole("heading", { name: /^Rolled back after/ });
-  await page.getByText("Version 2, canary: 10 %").or(rolledBack).first().waitFor(); // on a busy machine it may be over before the page is there
+  await page.getByText("Version 2, canary: 10 %").or(rolledBack).first().waitFor(); // on a busy machine, the rollout may end before the page is shown
   done("canary");
 
-  // It denies each tool call, and is rolled back. The page shows that by itself.
+  // The module denies each tool call, and the rollout is rolled back. The page shows this without a reload.
   await rolledBack.waitFor();
   await page.getByText("Runs with a denied tool call: 100 % with version 2, 0 % with version 1.").waitFor();
   await page.getByText("All runs of clerk@stable get version 1 again.").waitFor();
@@ -110,7 +110,7 @@ try {
   await page.getByText("Version 1, stable: 100 %").waitFor();
   done("rollback");
 
-  // The audit log has all of it.
+  // The audit log has each of these actions.
   await open("Audit log");
   await title("Audit log");
   for (const [action, who] of [["rollout.roll_back", "server"], ["rollout.start", "ann@acme.example"], ["agent.put", "ann@acme.example"], ["alias.set", "ann@acme.example"], ["replay.start", "ann@acme.example"], ["module.upload", "ann@acme.example"], ["user.sign-in", "ann@acme.example"]]) {

@@ -98,8 +98,8 @@ func (a *answer) Encode(next *abi.Response, denied map[string]string) ([]byte, e
 	return e.Apply(), nil
 }
 
-// NewAnswer returns an answer that a module gave instead of the upstream. It has the text and the calls
-// of the message: reasoning without a signature and other parts cannot be sent to a client.
+// NewAnswer returns the body of an answer that no upstream of the protocol sent. The answer has the text, the refusal
+// and the calls of the message: reasoning without a signature and other parts cannot be sent to a client.
 func (Protocol) NewAnswer(res *abi.Response, model string) []byte {
 	var blocks [][]byte
 	for _, p := range res.Message.Content.Parts() {

@@ -10,7 +10,7 @@ import (
 type output struct {
 	raw     []byte
 	typ, id string
-	call    *call  // nil unless the client runs it
+	call    *call  // nil unless the item is a call that the client runs
 	texts   []text // of a message
 	parts   int    // of a message, with those that are no text
 }

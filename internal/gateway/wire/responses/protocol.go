@@ -51,7 +51,7 @@ func (Protocol) Error(err *wire.Error) (status int, body []byte) {
 		str("code", cmp.Or(err.Reason, string(err.Code))))})
 }
 
-// NewAnswer returns a whole answer without an upstream.
+// NewAnswer returns the body of an answer that no upstream of the protocol sent. Reasoning is omitted.
 func (Protocol) NewAnswer(res *abi.Response, model string) []byte {
 	var output [][]byte
 	text, refusal := res.Message.Content.String(), wire.Refusal(&res.Message)

@@ -8,7 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// IDs of the messages that are not items of the input. Those have the number of their first item.
+// The IDs of messages. The ID of a message that consists of items of the input is itemPrefix and the number of its
+// first item.
 const (
 	instructionsID = "instructions"
 	inputID        = "input"

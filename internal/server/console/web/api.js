@@ -23,7 +23,7 @@ const tenantHeader = () => {
 // joinSession checks whether the browser has a session, and then uses it in place of a key.
 export async function joinSession() {
   const response = await fetch("/v1/me", { cache: "no-store", credentials: "same-origin", headers: tenantHeader() });
-  if (response.status === 403 && sessionStorage.getItem(`${storageKey}-tenant`)) { // the role there has ended
+  if (response.status === 403 && sessionStorage.getItem(`${storageKey}-tenant`)) { // the person has no role in the tenant any more
     sessionStorage.removeItem(`${storageKey}-tenant`);
     return joinSession();
   }

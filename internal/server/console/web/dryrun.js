@@ -37,7 +37,7 @@ export class DryRun {
   async #load(agent, signal, go) {
     const list = (filter) => get(`/v1/runs?${new URLSearchParams({ status: "finished", limit: maxRuns, ...filter })}`, signal);
     let { runs } = agent ? await list({ agent }) : await list({});
-    if (runs.length === 0 && agent) ({ runs } = await list({})); // those of other agents
+    if (runs.length === 0 && agent) ({ runs } = await list({})); // the runs of other agents
     fill(this.#runs, runs.length === 0 ? h("option", { value: "" }, "No finished runs yet")
       : runs.map((r) => h("option", { value: r.id }, `${(r.title || r.id).slice(0, 80)} · ${r.agent}${r.version ? ` v${r.version}` : ""} · ${new Date(r.created).toLocaleString("en")}`)));
     this.#runs.disabled = go.disabled = runs.length === 0;

@@ -42,7 +42,7 @@ function address() {
   try {
     id = decodeURIComponent(rest.join("/"));
   } catch {
-    // an address that is not encoded has no id
+    // an address with an invalid encoding has no id
   }
   return { page: name || firstPage, id, query: new URLSearchParams(query ?? "") };
 }

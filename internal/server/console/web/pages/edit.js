@@ -108,7 +108,7 @@ class Editor {
 
   formChanged(key, value) {
     this.text.value = setKey(this.text.value, key, value);
-    this.text.dispatchEvent(new Event("input")); // it is a draft
+    this.text.dispatchEvent(new Event("input")); // saves the draft
     this.check(structuredClone(this.form.value));
   }
 

@@ -79,7 +79,7 @@ function uploadForm(signal) {
     fill(place, bar, stage);
     const m = await send(file, { name: name.value.trim(), version: version.value.trim(), signal, onStage(text, part) {
       bar.value = part;
-      if (text !== "sending" && text !== "receiving") bar.removeAttribute("value"); // working, for an unknown time
+      if (text !== "sending" && text !== "receiving") bar.removeAttribute("value"); // the server works, for an unknown time
       const now = stages[text] ?? text;
       if (stage.textContent !== now) stage.textContent = now;
     } }).catch((e) => {

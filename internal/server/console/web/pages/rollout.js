@@ -38,7 +38,7 @@ class Page {
       if (this.signal.aborted) return;
       try {
         const [r, history] = await Promise.all([get(this.path, this.signal), get(`${this.path}/history`, this.signal)]);
-        if (Date.parse(r.updated) >= Date.parse(this.rollout.updated)) this.put(r, history); // else a button was quicker
+        if (Date.parse(r.updated) >= Date.parse(this.rollout.updated)) this.put(r, history); // otherwise a button has shown a newer state
         this.live.className = "live";
         fill(this.live);
         if (r.ended) announce(`${ends[r.status]?.[1] ?? r.status}. ${sentence(r.reason)}`);
