@@ -61,18 +61,18 @@ func (c *client) begin(run context.Context) (stop func()) {
 // prepare numbers an event, and translates the event if there is an encoder. Events that the
 // translation emits are sent before e, so that a run's last event stays last. During its
 // translation, e has the number that it would have without those events. Callers hold r.out.
-func (r *run) prepare(e abi.Event) delivery.Event {
-	out := delivery.Event{Event: r.stamp(e, r.state.LastSeq+1)}
+func (r *run) prepare(e *delivery.Event) {
+	r.stamp(&e.Event, r.state.LastSeq+1)
 	if r.client.encoder != nil && !r.client.gone.Load() {
 		var caused []abi.Event
-		out.Encoded, caused = r.chain.Translate(r.client.until, out.Event, r.client.encoder)
+		e.Encoded, caused = r.chain.Translate(r.client.until, e.Event, r.client.encoder)
 		for _, c := range caused {
-			more := r.prepare(c)
-			r.chain.Note(more.Event)
-			r.queueEvent(more, true)
+			more := delivery.Event{Event: c}
+			r.prepare(&more)
+			r.chain.Note(&more.Event)
+			r.queueEvent(&more, true)
 		}
 	}
 	r.state.LastSeq++
-	out.Event.Seq = r.state.LastSeq
-	return out
+	e.Event.Seq = r.state.LastSeq
 }

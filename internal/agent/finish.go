@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/persist"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
@@ -53,7 +54,8 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	e.Entries = r.stats()
 	r.traced = runOutcome(e, r.err)
 	r.out.Lock()
-	out := r.prepare(e)
+	out := delivery.Event{Event: e}
+	r.prepare(&out)
 	r.out.Unlock()
 	r.last(out, journal.StatusFinished)
 }
@@ -86,25 +88,23 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 // the run's run_finished event. The reason does not contain the texts of failures, because it is
 // part of the conversation and only some readers of a run may see those texts.
 func whyNotRun(e *abi.Event, err error) string {
-	var (
-		limited *ending.LimitError
-		stop    *ending.StoppedError
-		fault   *ending.FaultError
-		failed  *ending.HookError
-		late    *ExpiredError
-	)
+	limited, atLimit := errors.AsType[*ending.LimitError](err)
+	stop, stopped := errors.AsType[*ending.StoppedError](err)
+	fault, faulted := errors.AsType[*ending.FaultError](err)
+	failed, hookFailed := errors.AsType[*ending.HookError](err)
+	late, expired := errors.AsType[*ExpiredError](err)
 	switch {
-	case errors.As(err, &limited):
+	case atLimit:
 		return "the run ended at " + limitText(limited)
 	case e.FinishReason == abi.RunReturnDirectly || e.FinishReason == abi.RunStop:
 		return "the run ended with an answer, without this call"
-	case errors.As(err, &stop):
+	case stopped:
 		return safetext.Clip(stop.Error(), maxWhy)
-	case e.FinishReason == abi.RunError && errors.As(err, &fault) && fault.Entry != "":
+	case e.FinishReason == abi.RunError && faulted && fault.Entry != "":
 		return fmt.Sprintf("the run failed, because %s failed in %s", fault.Entry, fault.Hook)
-	case e.FinishReason == abi.RunError && errors.As(err, &failed):
+	case e.FinishReason == abi.RunError && hookFailed:
 		return fmt.Sprintf("the run failed, because %s failed in %s", failed.Entry, failed.Hook)
-	case errors.As(err, &late):
+	case expired:
 		return late.Error()
 	case e.FinishReason == abi.RunError:
 		return "the run failed"
@@ -127,7 +127,8 @@ const maxWhy = 1 << 10
 func (r *run) peek(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
-	return r.stamp(e, r.state.LastSeq+1)
+	r.stamp(&e, r.state.LastSeq+1)
+	return e
 }
 
 // outcome returns the run_finished event of a run that ended because of err. If the run failed,

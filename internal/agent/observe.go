@@ -34,7 +34,7 @@ func (r *run) observe(ctx context.Context) {
 // in this process.
 func (r *run) observeLast(ctx context.Context, e abi.Event) {
 	e = r.peek(e)
-	r.chain.Note(e)
+	r.chain.Note(&e)
 	r.observe(ctx)
 	r.out.Lock()
 	defer r.out.Unlock()
@@ -58,7 +58,7 @@ func (r *run) callObservers(ctx context.Context) error {
 	}
 	for _, e := range events {
 		if e.Type != abi.EventChild { // the run of a sub-agent has its own observers
-			r.chain.Note(e)
+			r.chain.Note(&e)
 		}
 	}
 	return nil

@@ -43,7 +43,8 @@ func (r *run) pause(ctx context.Context) {
 	}
 	r.observeLast(end, e)
 	r.out.Lock()
-	out := r.prepare(e)
+	out := delivery.Event{Event: e}
+	r.prepare(&out)
 	r.out.Unlock()
 	r.state.StepOpen, r.state.Streams, r.state.Revisions = r.stepOpen, r.chain.Streams().Load(), r.revs.Last()
 	if r.recorder != nil && r.delivered() { // an outer wrapper delivered chunks before an inner one paused the run

@@ -196,20 +196,21 @@ func (r *run) Where() abi.Run {
 func (r *run) Send(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
-	out := r.prepare(e)
-	r.queueEvent(out, false)
+	out := delivery.Event{Event: e}
+	r.prepare(&out)
+	r.queueEvent(&out, false)
 	return out.Event
 }
 
 // queueEvent delivers an event. With a journal, it commits the event first. A held event reports a
 // change of the state that is recorded later, and is committed together with that change.
-func (r *run) queueEvent(e delivery.Event, held bool) {
-	r.memory.Hold(&e)
+func (r *run) queueEvent(e *delivery.Event, held bool) {
+	r.memory.Hold(e)
 	if r.recorder != nil {
-		r.recorder.Send(e, held)
+		r.recorder.Send(*e, held)
 		return
 	}
-	r.events.Send(e)
+	r.events.Send(*e)
 }
 
 // Keep implements [hook.Keeper].
@@ -224,9 +225,10 @@ func (r *run) Keep(ctx context.Context, safe bool) error {
 func (r *run) emit(e abi.Event) {
 	r.out.Lock()
 	defer r.out.Unlock()
-	out := r.prepare(e)
-	r.chain.Note(out.Event)
-	r.queueEvent(out, reportsState[e.Type])
+	out := delivery.Event{Event: e}
+	r.prepare(&out)
+	r.chain.Note(&out.Event)
+	r.queueEvent(&out, reportsState[e.Type])
 }
 
 // reportsState has the types of events that report a change of the state before the loop records
@@ -242,13 +244,12 @@ var reportsState = map[abi.EventType]bool{
 	abi.EventStepFinished: true,
 }
 
-// stamp returns e as an event of the run's current step, without labels and with number seq and the
+// stamp makes e an event of the run's current step, without labels and with number seq and the
 // current time.
-func (r *run) stamp(e abi.Event, seq int64) abi.Event {
-	e = message.UnlabelledEvent(e)
+func (r *run) stamp(e *abi.Event, seq int64) {
+	message.RemoveLabels(e)
 	e.Seq, e.Run, e.TimeMS = seq, r.state.ID, time.Now().UnixMilli()
 	e.Step, e.StepID = r.state.Step, r.state.StepID
-	return e
 }
 
 // execute executes the run until it ends, pauses, or cannot continue in this process. It delivers

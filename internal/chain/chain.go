@@ -167,7 +167,7 @@ type Run struct {
 // run. The caller closes the result.
 func (c *Chain) Open(ctx context.Context, run abi.Run, host hook.Host, locals *local.Values) (*Run, error) {
 	r := &Run{Run: hook.NewRun(c.Options, host, locals), queue: &queue{}}
-	r.Events = r.queue.add
+	r.Events = func(e abi.Event) { r.queue.add(&e) }
 	if r.Account != nil {
 		r.queue.share = account.NewShare(r.Account)
 	}

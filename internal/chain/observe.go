@@ -39,19 +39,19 @@ type queue struct {
 
 // add queues an event that an observer wants. If the queue or the run's memory is full, add drops
 // the event and counts the dropped event.
-func (q *queue) add(e abi.Event) {
+func (q *queue) add(e *abi.Event) {
 	if !q.wanted[e.Type] {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := size.Event(&e)
+	n := size.Event(e)
 	if len(q.events) >= maxQueued || q.bytes+n > maxQueuedBytes || q.share != nil && q.share.Add(n) != nil {
 		q.dropped++
 		return
 	}
 	q.bytes += n
-	q.events = append(q.events, e)
+	q.events = append(q.events, *e)
 }
 
 // take removes the queued events and returns them in the order in which they were sent.
@@ -93,7 +93,7 @@ func wanted(members []*hook.Member) map[abi.EventType]bool {
 }
 
 // Note queues an event for the observers without sending it to the caller.
-func (r *Run) Note(e abi.Event) { r.queue.add(e) }
+func (r *Run) Note(e *abi.Event) { r.queue.add(e) }
 
 // Observes reports whether enough events are queued to call the observers at once. If not, the
 // observers are called before the run waits for the model or for tools, since the cost of a call

@@ -44,10 +44,10 @@ func TestOnlyWantedEventsWait(t *testing.T) {
 		require.NoError(t, err)
 		r, err := c.Open(t.Context(), abi.Run{ID: "run"}, noHost{}, local.New())
 		require.NoError(t, err)
-		r.Note(abi.Event{Type: abi.EventChunk})
+		r.Note(&abi.Event{Type: abi.EventChunk})
 		require.Empty(t, r.queue.events, name)
 		require.False(t, r.Unobserved(), name)
-		r.Note(abi.Event{Type: abi.EventMessage})
+		r.Note(&abi.Event{Type: abi.EventMessage})
 		require.Equal(t, tc.waits, r.Unobserved(), name)
 		got = nil
 		r.Observe(t.Context())

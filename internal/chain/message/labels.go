@@ -26,8 +26,8 @@ func Labels(m *abi.Message) []string {
 // derived returns the label that follows from the origin, role and name of a message.
 func derived(m *abi.Message) string {
 	switch origin := m.Origin; {
-	case strings.HasPrefix(origin, abi.OriginModule):
-		return EntryLabel(origin[len(abi.OriginModule):])
+	case strings.HasPrefix(origin, abi.OriginModule): // the label of an entry is the origin of its messages
+		return origin
 	case origin == abi.OriginHost, origin == abi.OriginModel:
 		return origin
 	case origin == abi.OriginTool, m.Role == abi.RoleTool:
@@ -133,8 +133,8 @@ func AdoptLabels(messages []abi.Message) {
 	}
 }
 
-// UnlabelledEvent returns a copy of e whose messages and results have no labels.
-func UnlabelledEvent(e abi.Event) abi.Event {
+// RemoveLabels replaces the message and the result of an event with copies without labels, if they have labels.
+func RemoveLabels(e *abi.Event) {
 	if e.Message != nil && (e.Message.Labels != nil || e.Message.PartLabels != nil) {
 		m := Unlabelled(*e.Message)
 		e.Message = &m
@@ -144,5 +144,4 @@ func UnlabelledEvent(e abi.Event) abi.Event {
 		res.Labels = nil
 		e.Result = &res
 	}
-	return e
 }

@@ -212,7 +212,7 @@ func (b *bench) run(ctx context.Context, e hook.Entry) error {
 			"temperature": json.RawMessage("0.2"),
 		}, Limits: abi.RunLimits{MaxSteps: 20}, Messages: message.NewList(revisions, b.messages),
 		MaxSteps: 20, Allow: func(string, abi.Params) error { return nil }}
-	r.Note(abi.Event{Type: abi.EventRunStarted, Agent: "bench", Model: s.Model})
+	r.Note(&abi.Event{Type: abi.EventRunStarted, Agent: "bench", Model: s.Model})
 	if changed, err := r.BeforeAgent(ctx, s); err == nil {
 		s = changed
 	}
@@ -230,7 +230,7 @@ func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	}
 	d.Messages = b.callTools(ctx, r, d, s.Tools)
 	final := abi.Assistant("There are three files of orders.")
-	r.Note(abi.Event{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Message: &final, Usage: res.Usage})
+	r.Note(&abi.Event{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Message: &final, Usage: res.Usage})
 	r.AfterAgent(ctx, chain.End{
 		Messages:     d.Messages,
 		NewFrom:      len(b.messages),
@@ -297,7 +297,7 @@ func (b *bench) callModel(
 	if err != nil {
 		return said
 	}
-	r.Note(abi.Event{Type: abi.EventMessage, Message: &res.Message})
+	r.Note(&abi.Event{Type: abi.EventMessage, Message: &res.Message})
 	return res
 }
 
@@ -323,7 +323,7 @@ func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tool
 			t = tools[at]
 		}
 		calls[i].Owner, calls[i].Idempotent = t.Owner, t.Idempotent
-		r.Note(abi.Event{Type: abi.EventToolCall, Call: &calls[i]})
+		r.Note(&abi.Event{Type: abi.EventToolCall, Call: &calls[i]})
 		o, err := r.CallTool(ctx, chain.ToolCall{Call: calls[i], Tool: t, State: d.Messages,
 			Run: func(context.Context, abi.Call, *abi.Resume, pipe.Sink) (*abi.Result, error) {
 				return abi.TextResult(text), nil
@@ -337,7 +337,7 @@ func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tool
 		if err != nil {
 			recorded = []abi.Message{def}
 		}
-		r.Note(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+		r.Note(&abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
 		d.Messages = d.Messages.Append(recorded...)
 	}
 	if changed, err := r.AfterTools(ctx, d.Messages, calls); err == nil {
