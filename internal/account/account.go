@@ -112,8 +112,9 @@ type Account struct {
 	peak atomic.Int64
 	sum  atomic.Int64 // total of used, for readers without the lock
 
+	limit atomic.Int64 // limit in bytes; zero means no limit; written with mu held
+
 	mu       sync.Mutex
-	limit    int64 // limit in bytes; zero means no limit
 	used     [classes]int64
 	inflight [classes]int64 // bytes of used that the parent has not granted yet
 	held     [classes]int64 // bytes reserved from the parent
@@ -135,7 +136,8 @@ type waiter struct {
 // New returns an account below parent, which may be nil. The limit is in bytes. If it is zero, only
 // the accounts above limit the new one.
 func New(level Level, name string, parent *Account, limit int64) *Account {
-	a := &Account{level: level, name: name, parent: parent, limit: limit}
+	a := &Account{level: level, name: name, parent: parent}
+	a.limit.Store(limit)
 	parent.adopt(a)
 	return a
 }
@@ -206,9 +208,7 @@ func (a *Account) Limit() int64 {
 	if a == nil {
 		return 0
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.limit
+	return a.limit.Load()
 }
 
 // Full returns how long the account, or one above it, has been full: the time since a reservation
@@ -233,7 +233,7 @@ func (a *Account) SetLimit(limit int64) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.limit = limit
+	a.limit.Store(limit)
 	a.wake()
 }
 
@@ -401,16 +401,24 @@ func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 
 // fits reports whether n more bytes are within the limit.
 func (a *Account) fits(n int64) bool {
-	return a.limit <= 0 || a.used[retained]+a.used[draining] <= a.limit-n
+	limit := a.limit.Load()
+	return limit <= 0 || a.used[retained]+a.used[draining] <= limit-n
 }
 
 // mayFit reports whether n more bytes fit once all draining bytes are released.
 func (a *Account) mayFit(n int64) bool {
-	return a.limit <= 0 || a.used[retained] <= a.limit-n
+	limit := a.limit.Load()
+	return limit <= 0 || a.used[retained] <= limit-n
 }
 
 func (a *Account) limitError(n int64) error {
-	return &LimitError{Level: a.level, Name: a.name, Limit: a.limit, Used: a.used[retained] + a.used[draining], Want: n}
+	return &LimitError{
+		Level: a.level,
+		Name:  a.name,
+		Limit: a.limit.Load(),
+		Used:  a.used[retained] + a.used[draining],
+		Want:  n,
+	}
 }
 
 // wake grants the blocked reservations that now fit, in FIFO order, and fails those that can no

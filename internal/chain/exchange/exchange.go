@@ -258,7 +258,7 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 			return Reply[R]{Err: ending.LimitFailure("stream", err), Source: SourceHost}, nil
 		}
 		rep.Labels = x.LabelsOf(rep)
-		for entry := range s.by {
+		for _, entry := range s.by {
 			rep.Labels = x.changedBy(entry, rep)
 		}
 		rep.Res = x.Kind.Assemble(rep.Res, passed)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
@@ -19,7 +20,7 @@ type stream struct {
 	run      *hook.Run
 	members  []*hook.Member
 	off      map[*hook.Member]bool // members that faulted; the rest of this stream skips them
-	by       map[string]bool       // entries whose on_chunk answered with chunks
+	by       []string              // entries whose on_chunk answered with chunks
 	out      outlet                // receives the chunks; nil if they are not needed before the answer is complete
 	received chunkjoin.Assembly
 	passed   chunkjoin.Assembly
@@ -130,10 +131,9 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 			if chunks = out.Chunks; s.tool {
 				setCallID(chunks, s.callID)
 			}
-			if s.by == nil {
-				s.by = map[string]bool{}
+			if !slices.Contains(s.by, m.Name) {
+				s.by = append(s.by, m.Name)
 			}
-			s.by[m.Name] = true
 			return nil
 		})
 		switch {

@@ -58,6 +58,9 @@ func (v *Values) markDirty(k scopedKey, delta int64) {
 		v.dirty[k] = true
 		v.countNotes(1)
 	}
+	if delta == 0 {
+		return
+	}
 	if v.pending[k] -= delta; v.pending[k] == 0 {
 		delete(v.pending, k)
 	}
