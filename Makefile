@@ -14,6 +14,8 @@ EXHAUST ?= 1000
 CLUSTER_RUNS ?= 3000
 # The commit whose servers work beside this version's in the cluster's test, if the clone has it.
 CLUSTER_OLDER ?= $(shell git rev-parse --quiet --verify '2e12dc04^{commit}' 2>/dev/null)
+# Only faults whose names contain this, such as poison; all if it is empty.
+CLUSTER_FAULTS ?=
 FLOOD ?= 10m
 COMPOSITIONS ?= 20000
 SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|RefusedModules|LogsAre|OpenAI|AGUI|Servers)'
@@ -161,7 +163,7 @@ chaos: ## processes that run agents killed, KILLS for each kind of store; SEED r
 
 .PHONY: cluster-chaos
 cluster-chaos: postgres ## three servers on one database, killed, stopped, cut off and upgraded while at least CLUSTER_RUNS runs take place, for each transport of hints; needs root
-	AGENT_RUNNER_REQUIRE_POSTGRES=1 go test -count 1 -timeout 120m -v -run '^TestClusterChaos$$' ./internal/clusterchaos -args -runs $(CLUSTER_RUNS) -seed $(SEED) -older '$(CLUSTER_OLDER)'
+	AGENT_RUNNER_REQUIRE_POSTGRES=1 go test -count 1 -timeout 120m -v -run '^TestClusterChaos$$' ./internal/clusterchaos -args -runs $(CLUSTER_RUNS) -seed $(SEED) -older '$(CLUSTER_OLDER)' -faults '$(CLUSTER_FAULTS)'
 
 .PHONY: postgres
 postgres: ## install PostgreSQL for the tests, from Debian's packages, if it is not there

@@ -33,6 +33,7 @@ var (
 	count  = flag.Int("runs", 60, "number of runs for each transport; more take place until each fault has happened")
 	atOnce = flag.Int("at-once", 12, "number of concurrent runs")
 	seed   = flag.Uint64("seed", 0, "chooses the faults; 0 selects a random seed")
+	only   = flag.String("faults", "", "only the faults whose names contain this")
 	older  = flag.String("older", "", "commit of the version that upgrades begin with; empty for none")
 )
 
@@ -49,7 +50,13 @@ type world struct {
 	ledger   *ledger
 	store    store.Store
 	client   *client.Client
+	operator *client.Client
+	poisons  *poisons
+	guard    string   // digest of the module of the agent "guarded"
+	others   []string // ids of the runs that faults started
 	random   *rand.Rand
+
+	transport string // of hints
 
 	mu    sync.Mutex
 	seen  map[string][]seenEvent // events that followers received, by run
@@ -106,7 +113,8 @@ func TestClusterChaos(t *testing.T) {
 // newWorld starts a database and three nodes, and stores an agent.
 func newWorld(t *testing.T, programs []string, transport string) *world {
 	w := &world{t: t, ledger: &ledger{calls: map[string]int{}}, seen: map[string][]seenEvent{},
-		random: rand.New(rand.NewPCG(*seed, 1)), registers: newRegisters(), programs: programs}
+		transport: transport,
+		random:    rand.New(rand.NewPCG(*seed, 1)), registers: newRegisters(), programs: programs}
 	var err error
 	w.network, err = newNetwork(fmt.Sprint("arc", os.Getpid()%10000))
 	t.Cleanup(w.network.remove)
@@ -123,7 +131,8 @@ func newWorld(t *testing.T, programs []string, transport string) *world {
 	tool, stopTool, err := w.ledger.serveTool()
 	require.NoError(t, err)
 	t.Cleanup(stopTool)
-	model, stopModel, err := serveModel(teller{200 * time.Millisecond})
+	w.poisons = &poisons{nodes: func() []*node { return w.nodes }}
+	model, stopModel, err := serveModel(teller{200 * time.Millisecond}, w.poisons.guard)
 	require.NoError(t, err)
 	t.Cleanup(stopModel)
 
@@ -154,8 +163,10 @@ func newWorld(t *testing.T, programs []string, transport string) *world {
 
 // prepare creates the tenant of all runs, its key and its agent.
 func (w *world) prepare(tool string) {
-	operator, err := client.New(w.nodes[0].url(), w.nodes[0].key, nil)
+	cluster := &http.Client{Transport: &balancer{nodes: w.nodes, failed: map[string]time.Time{}}}
+	operator, err := client.New("http://cluster", w.nodes[0].key, &client.Options{Retry: endTimeout, HTTP: cluster})
 	require.NoError(w.t, err)
+	w.operator = operator
 	at, err := url.Parse(tool)
 	require.NoError(w.t, err)
 	policy, err := json.Marshal(map[string]any{"models": []string{"*"}, "hosts": []string{at.Host}})
@@ -166,19 +177,20 @@ func (w *world) prepare(tool string) {
 	require.NoError(w.t, err)
 	key, err := operator.CreateKey(w.t.Context(), "acme", &api.CreateKey{Name: "chaos"})
 	require.NoError(w.t, err)
-	w.client, err = client.New("http://cluster", key.Secret, &client.Options{Retry: endTimeout,
-		HTTP: &http.Client{Transport: &balancer{nodes: w.nodes, failed: map[string]time.Time{}}}})
+	w.client, err = client.New("http://cluster", key.Secret, &client.Options{Retry: endTimeout, HTTP: cluster})
 	require.NoError(w.t, err)
 	_, err = w.client.PutAgent(w.t.Context(), "payer", fmt.Appendf(nil,
 		"model: {name: small, retries: 20}\ntools: {mcp: [{url: %q}]}\n", tool))
 	require.NoError(w.t, err)
+	require.NoError(w.t, w.prepareGuard(tool))
 }
 
 // play executes the runs while faults happen, and waits until all have ended.
 func (w *world) play() {
 	ctx, stop := context.WithCancel(w.t.Context())
 	defer stop()
-	faults := w.faults()
+	faults := slices.DeleteFunc(w.faults(), func(f fault) bool { return !strings.Contains(f.name, *only) })
+	require.NotEmpty(w.t, faults)
 	w.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	var happened atomic.Int64
 	var load sync.WaitGroup
@@ -283,7 +295,7 @@ func (w *world) faults() []fault {
 		}
 		return out
 	}
-	return []fault{
+	list := []fault{
 		{"kill -9", func(_ context.Context, n *node) error {
 			k := kill{at: time.Now(), runs: w.runsOf(n)}
 			if err := n.kill(); err != nil {
@@ -323,7 +335,27 @@ func (w *world) faults() []fault {
 			return w.replace(w.programs[len(w.programs)-1])
 		}},
 		{"downgrade, one node after the other", func(context.Context, *node) error { return w.replace(w.programs[0]) }},
+		{"poison run", w.poison},
+		{"module blocked", func(ctx context.Context, _ *node) error { return w.block(ctx, nil) }},
 	}
+	if w.transport != "notify" {
+		return list // its connections are those to the other nodes
+	}
+	hints := func(both bool) func(context.Context, *node) error {
+		return func(ctx context.Context, _ *node) error {
+			ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
+			defer cancel()
+			w.cutHints(ctx, both)
+			return nil
+		}
+	}
+	return append(list,
+		fault{"cut off from hints", hints(true)},
+		fault{"receive no hints", hints(false)},
+		fault{"module blocked without hints", func(ctx context.Context, _ *node) error {
+			return w.block(ctx, func(ctx context.Context) { w.cutHints(ctx, true) })
+		}},
+	)
 }
 
 // clock returns a fault that sets a node's clock for a while.
@@ -414,10 +446,16 @@ func (w *world) check() {
 		require.Equal(w.t, "finished", run.Status)
 		tokens += run.Usage.TotalTokens
 	}
+	for _, id := range w.others {
+		run, err := w.client.Run(ctx, id)
+		require.NoError(w.t, err)
+		tokens += run.Usage.TotalTokens
+	}
 	usage, err := w.client.Usage(ctx, "", time.Now().UTC().AddDate(0, 0, -1).Format("2006-01-02"), "", client.Page{})
 	require.NoError(w.t, err)
 	require.Equal(w.t, tokens, usage.Total.PromptTokens+usage.Total.CompletionTokens, "usage")
-	require.Equal(w.t, w.started.Load(), usage.Total.Runs)
+	require.Equal(w.t, w.started.Load()+int64(len(w.others)), usage.Total.Runs)
+	require.NoError(w.t, w.quarantined(ctx))
 	reads, err := w.registers.check()
 	require.NoError(w.t, err, "the histories of runs are linearizable")
 	w.t.Logf("%d reads of runs in progress are consistent with the events of followers", reads)

@@ -88,10 +88,12 @@ func (n *network) heal() (err error) {
 	return err
 }
 
-// command returns a command that runs a program in the host's namespace. The command's process is the
-// program itself.
+// command returns a command that runs a program in the host's namespace, with the name of the namespace
+// as its host name. The command's process is the program itself.
 func (h *host) command(program string, args ...string) *exec.Cmd {
-	return exec.Command("nsenter", slices.Concat([]string{"--net=/run/netns/" + h.namespace, program}, args)...)
+	const named = `echo "$0" > /proc/sys/kernel/hostname && exec "$@"`
+	return exec.Command("nsenter", slices.Concat([]string{"--net=/run/netns/" + h.namespace, "unshare", "--uts",
+		"sh", "-c", named, h.namespace, program}, args)...)
 }
 
 // remove removes the hosts and the bridge.

@@ -97,6 +97,16 @@ func (n *node) log() string {
 	return string(b[max(0, len(b)-4<<10):])
 }
 
+// isEnded reports whether the process has ended.
+func (n *node) isEnded() bool {
+	select {
+	case <-n.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // signal sends a signal to the process.
 func (n *node) signal(s syscall.Signal) error {
 	n.mu.Lock()

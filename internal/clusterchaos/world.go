@@ -145,8 +145,8 @@ func stream(m *abi.Message, sink func(abi.Chunk) error) error {
 	return nil
 }
 
-// serveModel serves a model, and returns its URL.
-func serveModel(m model.Model) (string, func(), error) {
+// serveModel serves a model, and returns its URL. Requests pass guard first.
+func serveModel(m model.Model, guard func(http.Handler) http.Handler) (string, func(), error) {
 	inner, err := openaitest.New(m)
 	if err != nil {
 		return "", nil, err
@@ -157,7 +157,7 @@ func serveModel(m model.Model) (string, func(), error) {
 	}
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.FlushInterval = -1
-	address, stop, err := serve(proxy)
+	address, stop, err := serve(guard(proxy))
 	return address + "/v1", func() {
 		stop()
 		inner.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"runtime/pprof"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -64,6 +65,8 @@ func (r *Service) run(
 	reasons, _ := r.blocks.Current()
 	r.stopBlocked(l, reasons) // the block may be newer than the agent
 	r.options.Go(func() {
+		// crash reports have the labels of the goroutine that crashed
+		pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels("run", id)))
 		defer closeMemory()
 		defer o.Release()
 		defer cancel(nil)

@@ -401,6 +401,14 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer hosting.CloseHost(o.Host)
+	if cacheDir != "" {
+		named, stop, err := hosting.ReportCrashes(cacheDir)
+		if err != nil {
+			return fmt.Errorf("prepare crash reports: %w", err)
+		}
+		defer stop()
+		o.CrashReports = named
+	}
 	tracer, flush, err := hosting.NewTracer(ctx, c.env)
 	if err != nil {
 		return err
