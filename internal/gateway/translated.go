@@ -106,7 +106,7 @@ func (c *record) translated(
 	return out, nil
 }
 
-// A wholeBody is a translated body. Closing it closes the upstream's.
+// A wholeBody is a translated body. Closing it closes the upstream's body.
 type wholeBody struct {
 	io.Reader
 	io.Closer

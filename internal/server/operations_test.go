@@ -230,7 +230,7 @@ func TestTenantIsolation(t *testing.T) {
 		}
 		r := f.send(op.Method, op.at(t, samples), f.beta, op.sample(t))
 		require.Less(t, r.status, 500, "%s: %s", op.ID, r.body)
-		if len(op.Params) > 0 && op.Method != "PUT" && op.ID != "check-agent" { // these two need no existing object
+		if len(op.Params) > 0 && op.Method != "PUT" && op.ID != "check-agent" { // PUT and check-agent need no existing object
 			r.problem(t, 404, op.ID)
 			other := f.send(
 				op.Method,

@@ -502,7 +502,7 @@ func TestCreateToken(t *testing.T) {
 	require.NotContains(t, string(audit.Records[0].Detail), "art_")
 }
 
-// paused waits until a run is paused.
+// paused waits until a run is paused, and returns the run.
 func (f *fixture) paused(key, id string) *api.Run {
 	f.t.Helper()
 	var run api.Run

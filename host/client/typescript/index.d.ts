@@ -79,7 +79,7 @@ export interface StartOptions {
 export interface EventOptions {
 	/** Only events after this number; the default is 0. */
 	after?: number;
-	/** How often to connect again without receiving an event; the default is 5. */
+	/** How many times in a row to reconnect without receiving an event before failing; the default is 5. */
 	retries?: number;
 	signal?: AbortSignal;
 }

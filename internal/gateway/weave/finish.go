@@ -222,8 +222,8 @@ func (f *finish) openText(dst []byte, it *wire.Item) []byte {
 	return f.stream.Text(f.pass(dst, it), it, t.now)
 }
 
-// openCall appends the beginning of a call that is as the upstream sent it. If the call was changed
-// or denied, it appends the changed call or the reason.
+// openCall appends the beginning of a call that is as the upstream sent it. In place of a call that was changed or
+// denied, openCall appends the changed call or the reason; in place of one that was removed, nothing.
 func (f *finish) openCall(dst []byte, it *wire.Item) []byte {
 	id := it.Chunk.ID
 	c := f.calls[id]

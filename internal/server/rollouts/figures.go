@@ -40,7 +40,7 @@ func costIn(currency string, arms ...[]store.RolloutRun) (of costOf, unit string
 	return priceOf, currency
 }
 
-// priced reports whether all runs that used tokens have a price.
+// priced reports whether all runs that used tokens have a cost.
 func priced(arms ...[]store.RolloutRun) bool {
 	for _, runs := range arms {
 		for i := range runs {

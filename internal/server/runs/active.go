@@ -36,7 +36,7 @@ type ActiveRun struct {
 	From      int64 // the number of the last event before this process executed the run
 	followers atomic.Int64
 	Attached  atomic.Bool // the run is canceled when its last follower leaves
-	broadcast *broadcast  // sends the events to other servers; nil without any
+	broadcast *broadcast  // sends the events to other servers; nil if there are none
 	activity  *activity   // what the modules of the run do
 
 	mu      sync.Mutex

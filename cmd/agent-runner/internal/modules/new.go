@@ -145,7 +145,7 @@ func newTemplateValues(name string, tinyGo bool) *templateValues {
 	return v
 }
 
-// released matches the versions of releases. Builds from a checkout have others.
+// released matches the versions of releases. Builds from a checkout have other versions.
 var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 
 // sdkFolder is the folder of a new module that contains its SDK.

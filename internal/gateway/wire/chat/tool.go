@@ -12,7 +12,7 @@ import (
 // A tool is an element of a request's tools.
 type tool struct {
 	raw    rawjson.Value
-	kind   string // the field that describes it, typeFunction or typeCustom
+	kind   string // the field that describes the tool, typeFunction or typeCustom
 	listed bool   // whether modules see the tool, as abi
 	abi    abi.Tool
 }

@@ -66,7 +66,8 @@ func chatToolChoice(v rawjson.Value) []byte {
 	return v.Text
 }
 
-// nest returns an object of the given type with its other members in an object of their own.
+// nest returns an object of the given type with its other members in an object of their own. It returns values of
+// other types unchanged.
 func nest(v rawjson.Value, typ string) []byte {
 	if v.Get("type").String() != typ {
 		return v.Text
