@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// tokenFixture returns a server with the agents counter, asker and other of acme, and counter of beta.
+// tokenFixture returns a server with the agents counter, other, asker and gated of acme, and counter of beta.
 func tokenFixture(t *testing.T) *fixture {
 	t.Helper()
 	f, _ := runFixture(

@@ -89,7 +89,7 @@ func TestJudgeFigures(t *testing.T) {
 	}
 }
 
-// TestJudgeCost checks that prices are compared if all runs have one, and tokens otherwise.
+// TestJudgeCost checks that costs are compared if all runs have one, and tokens otherwise.
 func TestJudgeCost(t *testing.T) {
 	t.Parallel()
 	runs := func(tokens, nano int64) []store.RolloutRun {

@@ -13,7 +13,7 @@ export function openSheet(title, make) {
   sheet.querySelector("input, select, textarea")?.focus();
 }
 
-// closeSheets closes the dialogs, as for another page.
+// closeSheets closes all dialogs, for example before another page is shown.
 export function closeSheets() {
   for (const d of document.querySelectorAll("dialog[open]")) d.close();
 }
