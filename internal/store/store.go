@@ -171,6 +171,16 @@ func Backup(ctx context.Context, location, to string) error {
 	return sqlite.Backup(ctx, strings.TrimPrefix(location, "file://"), to)
 }
 
+// New returns a store over an open database, which it migrates as [Open] does. [Store.Close] closes db,
+// but New does not close it if it fails.
+func New(ctx context.Context, db database.DB, o *Options) (Store, error) {
+	s, err := newStore(ctx, db, o)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
 // A store is a [Store] over either database.
 type store struct {
 	db      database.DB

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/hints"
@@ -12,11 +13,29 @@ import (
 // A Network connects the buses of several servers in one process. It can delay and drop hints.
 // Package synctest controls its time.
 type Network struct {
-	delay time.Duration
+	delay  time.Duration
+	passed atomic.Int64
 
-	mu    sync.Mutex
-	buses []*networkBus
+	mu     sync.Mutex
+	buses  []*networkBus
+	joined int
+	fault  Fault // nil for none
 }
+
+// A Fault returns what happens to a hint on its way from one bus to another: the number of copies that
+// arrive, and for how much longer than others they take. Buses have the numbers 0, 1, … in the order of
+// their [Network.Join]. It is called concurrently.
+type Fault func(from, to int) (copies int, delay time.Duration)
+
+// SetFault sets the fault of all further hints; nil ends it.
+func (n *Network) SetFault(f Fault) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fault = f
+}
+
+// Passed returns the number of hints that have arrived so far, counted once for each bus.
+func (n *Network) Passed() int64 { return n.passed.Load() }
 
 // NewNetwork returns a network whose hints take as long as delay.
 func NewNetwork(delay time.Duration) *Network { return &Network{delay: delay} }
@@ -24,9 +43,10 @@ func NewNetwork(delay time.Duration) *Network { return &Network{delay: delay} }
 // Join returns the bus of a new server, and a function that disconnects the bus from all servers,
 // including its own, or connects it again.
 func (n *Network) Join() (bus hints.Bus, cut func(bool)) {
-	b := &networkBus{network: n}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	b := &networkBus{network: n, number: n.joined}
+	n.joined++
 	n.buses = append(n.buses, b)
 	return b, func(is bool) {
 		n.mu.Lock()
@@ -38,6 +58,7 @@ func (n *Network) Join() (bus hints.Bus, cut func(bool)) {
 // A networkBus is the bus of one server.
 type networkBus struct {
 	network     *Network
+	number      int
 	cut         bool // guarded by the network's mu
 	subscribers hints.Subscribers
 
@@ -54,8 +75,13 @@ func (b *networkBus) Publish(topic string, hint []byte) error {
 	hint = bytes.Clone(hint)
 	b.mu.Lock()
 	b.queue = append(b.queue, func() {
-		for _, other := range b.reached() {
-			other.subscribers.Send(topic, hint)
+		others, fault := b.reached()
+		for _, other := range others {
+			copies, delay := 1, time.Duration(0)
+			if fault != nil {
+				copies, delay = fault(b.number, other.number)
+			}
+			other.receive(topic, hint, copies, delay)
 		}
 	})
 	b.mu.Unlock()
@@ -74,15 +100,27 @@ func (b *networkBus) send() {
 	pass()
 }
 
-// reached returns the buses that a hint of b reaches now.
-func (b *networkBus) reached() []*networkBus {
+// receive calls the bus's subscribers with copies of a hint after a delay.
+func (b *networkBus) receive(topic string, hint []byte, copies int, delay time.Duration) {
+	if delay > 0 {
+		time.AfterFunc(delay, func() { b.receive(topic, hint, copies, 0) })
+		return
+	}
+	for range copies {
+		b.network.passed.Add(1)
+		b.subscribers.Send(topic, hint)
+	}
+}
+
+// reached returns the buses that a hint of b reaches now, and the fault of the network.
+func (b *networkBus) reached() ([]*networkBus, Fault) {
 	n := b.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if b.cut {
-		return nil
+		return nil, nil
 	}
-	return slices.DeleteFunc(slices.Clone(n.buses), func(other *networkBus) bool { return other.cut })
+	return slices.DeleteFunc(slices.Clone(n.buses), func(other *networkBus) bool { return other.cut }), n.fault
 }
 
 // Subscribe implements [hints.Bus].

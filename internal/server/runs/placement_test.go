@@ -13,26 +13,18 @@ import (
 // TestPlacement checks that servers divide waiting runs evenly and without overlap, that a server
 // leaves runs to others that have the modules compiled, and that a single server does not wait.
 func TestPlacement(t *testing.T) {
-	servers, share := []string{"a", "b", "c"}, map[string]int{}
-	for i := range 3000 {
-		info, first := &journal.RunInfo{ID: fmt.Sprint("run_", i)}, 0
+	servers, share := []string{"a", "b", "c", "d"}, map[string]int{}
+	for i := range 4000 {
+		info, delays := &journal.RunInfo{ID: fmt.Sprint("run_", i)}, []time.Duration{}
 		for _, name := range servers {
-			for _, ready := range []bool{true, false} {
-				p := &placement{self: name, servers: servers, ready: func([]journal.Pin) bool { return ready }}
-				want := time.Duration(0)
-				if p.serverOf(info.ID) != name {
-					want += shareDelay
-				} else if ready {
-					share[name]++
-					first++
-				}
-				if !ready {
-					want += compileDelay
-				}
-				require.Equal(t, want, p.delay(info))
+			ready := &placement{self: name, servers: servers, ready: func([]journal.Pin) bool { return true }}
+			if delays = append(delays, ready.delay(info)); ready.delay(info) == 0 {
+				share[name]++
 			}
+			missing := &placement{self: name, servers: servers, ready: func([]journal.Pin) bool { return false }}
+			require.Equal(t, compileDelay, missing.delay(info)-ready.delay(info))
 		}
-		require.Equal(t, 1, first)
+		require.ElementsMatch(t, []time.Duration{0, shareDelay, 2 * shareDelay, 2 * shareDelay}, delays)
 	}
 	for _, name := range servers {
 		require.InDelta(t, 1000, share[name], 150, name)

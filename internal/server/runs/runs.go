@@ -30,6 +30,7 @@ type Service struct {
 	Active          *activeRuns
 	polls           *polls
 	Agents          AgentSource
+	waiting         waitingRuns   // runs that the last search for runs to take over found
 	taking          sync.Map      // tenants whose runs are being taken over
 	failedTakeovers sync.Map      // by run id, the time of the first failed takeover
 	held            sync.Map      // ids of waiting runs that Judge did not allow to resume here

@@ -37,7 +37,7 @@ const (
 // searches for such runs after each hint of a server that there are some, and every takeoverInterval,
 // but not while leases cannot be trusted. While a search leaves runs behind, the next one follows soon.
 func (r *Service) TakeOver(ctx context.Context) {
-	waiting, stop, err := hints.Signal(r.options.Hints, topicWaiting)
+	hinted, stop, err := hints.Signal(r.options.Hints, topicWaiting)
 	if err != nil {
 		r.log.Error("subscribe to runs without a server", "error", err)
 	}
@@ -47,7 +47,7 @@ func (r *Service) TakeOver(ctx context.Context) {
 		wait := takeoverInterval
 		remote, err := r.store.Now(ctx)
 		if err == nil && clock.trust(remote, r.options.Now(), cmp.Or(r.options.LeaseTTL, journal.DefaultLeaseTTL)) {
-			wait, err = r.takeOverAll(ctx, remote)
+			wait, err = r.takeOverAll(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			r.log.Error("look for runs without a server", "error", err)
@@ -58,7 +58,7 @@ func (r *Service) TakeOver(ctx context.Context) {
 		case <-r.options.Draining:
 			return
 		case <-time.After(wait):
-		case <-waiting:
+		case <-hinted:
 		case <-r.left:
 		}
 	}
@@ -75,16 +75,12 @@ const SpecPrefix = `{"agent":"`
 // tenant. It leaves runs to servers that are in a better place to resume them; see
 // [Options.Servers]. It does nothing while the server rejects new runs because memory is short.
 func (r *Service) TakeOverAll(ctx context.Context) error {
-	now, err := r.store.Now(ctx)
-	if err == nil {
-		_, err = r.takeOverAll(ctx, now)
-	}
+	_, err := r.takeOverAll(ctx)
 	return err
 }
 
-// takeOverAll is [Service.TakeOverAll] at the time now by the database's clock. It returns the time
-// until the next search.
-func (r *Service) takeOverAll(ctx context.Context, now time.Time) (wait time.Duration, err error) {
+// takeOverAll is [Service.TakeOverAll], and returns the time until the next search.
+func (r *Service) takeOverAll(ctx context.Context) (wait time.Duration, err error) {
 	wait = takeoverInterval
 	if r.options.Overload.State().Rejecting {
 		return wait, nil // the next call tries again
@@ -105,19 +101,19 @@ func (r *Service) takeOverAll(ctx context.Context, now time.Time) (wait time.Dur
 		}
 		return true
 	})
-	place := r.placement()
+	place, ages := r.placement(), r.waiting.ages(list)
 	of := map[string][]*waitingRun{}
 	for i := range list {
 		w := &waitingRun{RunInfo: &list[i], delay: place.delay(&list[i])}
 		if r.Active.Get(w.Tenant, w.ID) != nil {
 			continue
 		}
+		if left := w.delay - ages[i]; left > 0 {
+			wait = min(wait, left, searchDelay)
+			continue
+		}
 		if _, held := r.held.Load(w.ID); held {
 			w.delay += takeoverInterval // behind the tenant's other runs
-		}
-		if left := w.delay - now.Sub(w.LeaseExpires); left > 0 {
-			wait = min(wait, left)
-			continue
 		}
 		of[w.Tenant] = append(of[w.Tenant], w)
 	}
