@@ -1,6 +1,7 @@
-// Package blob stores byte strings of any size in rows of the store. It writes large ones in
-// pieces, each in its own transaction before the transaction of their row, so that no transaction
-// delays other writers for long. Reading a row returns the complete bytes.
+// Package blob stores byte strings of any size in rows of the store. If the database runs one writing
+// transaction at a time, it writes large ones in pieces, each in its own transaction before the
+// transaction of their row, so that no transaction delays other writers for long. Earlier versions did
+// so in every database. Reading a row returns the complete bytes.
 //
 // A piece is staged at first: no row refers to it. The transaction of the row adopts it.
 // Staged pieces that are not adopted are deleted: at once if that transaction fails, or by
@@ -16,6 +17,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +30,8 @@ import (
 const PieceBytes = 64 << 10
 
 const (
-	// maxInRow is the maximum number of bytes that are stored in their row. Two pieces would need
+	// maxInRow is the maximum number of bytes that are stored in their row if the database runs one writing
+	// transaction at a time. Two pieces would need
 	// two more fsyncs, which would cost the writer more than they save other writers.
 	maxInRow = 2 * PieceBytes
 	maxPause = 20 * time.Millisecond // maximum pause after writing a piece
@@ -51,12 +54,19 @@ type Body struct {
 // A Writer writes bodies. It is safe for concurrent use. It writes one piece at a time; only the
 // pieces of priority writes are written concurrently with others.
 type Writer struct {
-	db   database.DB
-	turn chan struct{} // semaphore: holds a value while a piece is written, and during the pause after it
+	db    database.DB
+	inRow int           // maximum number of bytes that are stored in their row
+	turn  chan struct{} // semaphore: holds a value while a piece is written, and during the pause after it
 }
 
 // NewWriter returns a writer that stores bodies in db.
-func NewWriter(db database.DB) *Writer { return &Writer{db, make(chan struct{}, 1)} }
+func NewWriter(db database.DB) *Writer {
+	w := &Writer{db: db, inRow: math.MaxInt, turn: make(chan struct{}, 1)}
+	if db.SingleWriter() {
+		w.inRow = maxInRow
+	}
+	return w
+}
 
 // Options configure a call of [Writer.Write].
 type Options struct {
@@ -84,7 +94,7 @@ func (w *Writer) Write(ctx context.Context, o Options, write func([]*Body) error
 	for _, bytes := range all {
 		b := &Body{InRow: bytes}
 		bodies = append(bodies, b)
-		if len(bytes) <= maxInRow {
+		if len(bytes) <= w.inRow {
 			continue
 		}
 		b.InRow, b.Pieces = []byte{}, fmt.Sprintf("%s-%d", rand.Text(), len(bytes))

@@ -25,6 +25,9 @@ type DB interface {
 	View(ctx context.Context, fn func(Tx) error) error
 	// Exclusive runs fn in a transaction while no other process runs one with Exclusive.
 	Exclusive(ctx context.Context, fn func(Tx) error) error
+	// SingleWriter reports whether the database runs one transaction that writes at a time, so that
+	// each one delays all others.
+	SingleWriter() bool
 	// Close waits for transactions in progress and closes the database.
 	Close() error
 }

@@ -75,6 +75,9 @@ func (d *DB) Update(ctx context.Context, o database.TxOptions, fn func(database.
 	return d.transact(ctx, d.durable, nil, fn)
 }
 
+// SingleWriter implements [database.DB].
+func (*DB) SingleWriter() bool { return false }
+
 // View implements [database.DB].
 func (d *DB) View(ctx context.Context, fn func(database.Tx) error) error {
 	return d.transact(ctx, d.durable, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}, fn)

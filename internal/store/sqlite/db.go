@@ -137,6 +137,9 @@ func (d *DB) closedError() error {
 	return &database.Error{Kind: database.Failed, Database: d.path, Err: errClosed}
 }
 
+// SingleWriter implements [database.DB].
+func (*DB) SingleWriter() bool { return true }
+
 // View implements [database.DB].
 func (d *DB) View(ctx context.Context, fn func(database.Tx) error) error {
 	select {

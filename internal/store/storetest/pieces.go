@@ -3,7 +3,9 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -18,8 +20,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
+
+const piece = blob.PieceBytes
 
 // large returns text of size bytes: repetitions of the string of, each with the next number, so
 // that all pieces differ.
@@ -54,6 +59,41 @@ func raw(t *testing.T, where string) *sql.DB {
 	return db
 }
 
+// split moves the large bytes of a PostgreSQL database from their rows to pieces, where earlier versions
+// stored them. The store itself does so in SQLite.
+func split(t *testing.T, db *sql.DB, where string) {
+	t.Helper()
+	if !strings.HasPrefix(where, "postgres") {
+		return
+	}
+	for _, table := range []string{"run_log", "run_events", "modules"} {
+		column := "body"
+		if table == "modules" {
+			column = "wasm"
+		}
+		for {
+			var row string
+			var body []byte
+			err := db.QueryRowContext(t.Context(), fmt.Sprintf(
+				`SELECT ctid::text, %s FROM %s WHERE pieces = '' AND length(%s) > $1 LIMIT 1`, column, table, column), 2*piece).
+				Scan(&row, &body)
+			if errors.Is(err, sql.ErrNoRows) {
+				break
+			}
+			require.NoError(t, err)
+			id := fmt.Sprintf("%s-%d", rand.Text(), len(body))
+			for n := 0; n*piece < len(body); n++ {
+				_, err := db.ExecContext(t.Context(), `INSERT INTO pieces (id, piece, body) VALUES ($1, $2, $3)`,
+					id, n, body[n*piece:min((n+1)*piece, len(body))])
+				require.NoError(t, err)
+			}
+			_, err = db.ExecContext(t.Context(), fmt.Sprintf(
+				`UPDATE %s SET %s = '', pieces = $1 WHERE ctid = $2::tid`, table, column), id, row)
+			require.NoError(t, err)
+		}
+	}
+}
+
 // requirePieces checks that the given number of bodies have pieces, and that rows refer to all of
 // them.
 func requirePieces(t *testing.T, db *sql.DB, bodies int) {
@@ -74,7 +114,6 @@ func requirePieces(t *testing.T, db *sql.DB, bodies int) {
 func testLarge(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
-	const piece = 64 << 10
 	var log [][]byte
 	for i, size := range []int{1<<20 + 7, 2 * piece, 2*piece + 1, 4 * piece, 10, 3*piece - 1} {
 		log = append(log, large(size, fmt.Sprint("entry ", i)))
@@ -103,7 +142,9 @@ func testLarge(t *testing.T, open Opener) {
 	wasm := large(700_000, "module")
 	digest, err := s.PutModule(ctx, wasm)
 	require.NoError(t, err)
-	requirePieces(t, raw(t, where), 4+3+1)
+	db := raw(t, where)
+	split(t, db, where)
+	requirePieces(t, db, 4+3+1)
 	require.NoError(t, s.Close())
 
 	s = again(t, where)
@@ -162,7 +203,9 @@ func testConcurrentLarge(t *testing.T, open Opener) {
 	stored, err := s.Load(ctx, "r")
 	require.NoError(t, err)
 	require.True(t, equal([][]byte{large(300_000, fmt.Sprint(won.Load()-1))}, stored.Log))
-	requirePieces(t, raw(t, where), 2)
+	db := raw(t, where)
+	split(t, db, where)
+	requirePieces(t, db, 2)
 }
 
 // testLargeRejected checks that rejected writes leave no pieces.
@@ -200,7 +243,9 @@ func testLargeRejected(t *testing.T, open Opener) {
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	require.ErrorIs(t, s.Create(gone, &journal.Creation{ID: "gone", Log: bytes}), context.Canceled)
-	requirePieces(t, raw(t, where), 3)
+	db := raw(t, where)
+	split(t, db, where)
+	requirePieces(t, db, 3)
 }
 
 // testLargeDeleted checks that deleting rows deletes their pieces.
@@ -224,9 +269,11 @@ func testLargeDeleted(t *testing.T, open Opener) {
 				LeaseTTL: -time.Second,
 			}),
 		)
+		split(t, db, where)
 	}
 	digest, err := s.PutModule(ctx, large(300_000, "module"))
 	require.NoError(t, err)
+	split(t, db, where)
 	create("stays", "")
 	create("r", "")
 	requirePieces(t, db, 5)
@@ -300,6 +347,7 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 	} {
 		id := strings.ReplaceAll(name, " ", "-")
 		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, LeaseTTL: -time.Second, Log: large(300_000, "x")}))
+		split(t, db, where)
 		_, err := db.ExecContext(ctx, damage)
 		require.NoError(t, err)
 		var failed *database.Error
