@@ -521,7 +521,7 @@ struct am_description {
 	am_str description;
 	am_strs requires; /* requires names the hooks and features that the module needs. The host rejects the module if it does not support one of them. */
 	am_strs hooks; /* hooks lists the exported hooks to call. It defaults to all exported hooks. */
-	am_str messages; /* "full" if empty */
+	am_str messages; /* messages selects how inputs contain lists of messages: "full", the default, "lazy" or "none". */
 	am_strs events; /* events lists the event types that observe receives. It defaults to all types except chunk. */
 	bool hold_stream; /* hold_stream holds back the chunks of a wrapped model call until the wrapper returns. */
 	bool labels; /* labels asks for the labels of messages and results. */
@@ -644,7 +644,7 @@ struct am_list {
 /* RunLimits holds the limits of a run. */
 struct am_run_limits {
 	int32_t max_steps;
-	int32_t model_calls; /* 0 if only the steps and the hooks' requests limit it */
+	int32_t model_calls; /* maximum number of calls that reach the model; 0 means unlimited */
 	int32_t tool_calls; /* 0 means unlimited */
 	am_members tools; /* calls by tool */
 };
@@ -714,7 +714,7 @@ struct am_before_agent_answer {
 	am_strs return_directly;
 	am_list_patch messages;
 	am_message *respond; /* respond is an assistant message that ends the run without a model call. */
-	am_str model; /* model and Params are those of every model call of the agent; see RequestPatch. They need the grant set:model. */
+	am_str model; /* model and Params change the model and the parameters of every model call of the agent; see RequestPatch. They need the grant set:model. */
 	am_members params;
 	am_limits_patch *limits; /* limits changes limits of the run. It needs the grant set:limits. */
 };
@@ -1079,7 +1079,7 @@ struct am_entry_stats {
 	am_members hooks; /* number of calls by hook */
 	int64_t calls;
 	int64_t faults;
-	int64_t wall_us; /* time in its hooks in microseconds, without the calls that they wrap */
+	int64_t wall_us; /* microseconds in the entry's hooks, without the calls that they wrap */
 	int64_t bytes_in;
 	int64_t bytes_out;
 	int64_t fuel;
@@ -1141,7 +1141,7 @@ struct am_event {
 	am_str stage; /* breaker, input, hook, host_call, answer */
 	am_str cause;
 	am_str limit; /* the limit that was exceeded */
-	int64_t value; /* value of that limit: bytes, a count, or nanoseconds; repair: a count */
+	int64_t value; /* value of the exceeded limit: bytes, a count, or nanoseconds; repair: a count */
 	am_str action; /* how the host reacted: run_ended, skipped, denied, … */
 	am_strs stderr; /* last lines of the guest's standard error */
 	am_str finish_reason;
@@ -1184,7 +1184,7 @@ struct am_translate_answer {
 	bool drop; /* suppresses the event */
 };
 
-/* ModelReply is the reply of the import "next" in the hook wrap_model. */
+/* ModelReply is the reply of the import "model", and of "next" in the hook wrap_model. */
 struct am_model_reply {
 	am_response *response;
 };
@@ -1194,7 +1194,7 @@ struct am_call_patch {
 	am_str arguments;
 };
 
-/* ToolReply is the reply of the import "next" in the hook wrap_tool_call. */
+/* ToolReply is the reply of the import "tool", and of "next" in the hook wrap_tool_call. */
 struct am_tool_reply {
 	am_result *result;
 };
@@ -1247,13 +1247,13 @@ struct am_received {
 	am_stream_end *end;
 };
 
-/* LocalValue is the reply of the import "local_get". */
+/* LocalValue is the reply of the imports "local_get" and "store_get". */
 struct am_local_value {
 	am_json value;
 	int64_t version;
 };
 
-/* LocalVersion is the reply of the import "local_set". */
+/* LocalVersion is the reply of the imports "local_set" and "store_set". */
 struct am_local_version {
 	int64_t version;
 };

@@ -12,7 +12,7 @@ export class Description extends Value {
 	requires: string[] = [];
 	/** hooks lists the exported hooks to call. It defaults to all exported hooks. */
 	hooks: string[] | null = null;
-	/** "full" if empty */
+	/** messages selects how inputs contain lists of messages: "full", the default, "lazy" or "none". */
 	messages: string = "";
 	/** events lists the event types that observe receives. It defaults to all types except chunk. */
 	events: string[] | null = null;
@@ -347,7 +347,7 @@ export class Message extends Value {
 /** RunLimits holds the limits of a run. */
 export class RunLimits extends Value {
 	max_steps: i32 = 0;
-	/** 0 if only the steps and the hooks' requests limit it */
+	/** maximum number of calls that reach the model; 0 means unlimited */
 	model_calls: i32 = 0;
 	/** 0 means unlimited */
 	tool_calls: i32 = 0;
@@ -507,7 +507,7 @@ export class BeforeAgentAnswer extends Value {
 	messages: ListPatch = new ListPatch();
 	/** respond is an assistant message that ends the run without a model call. */
 	respond: Message | null = null;
-	/** model and Params are those of every model call of the agent; see RequestPatch. They need the grant set:model. */
+	/** model and Params change the model and the parameters of every model call of the agent; see RequestPatch. They need the grant set:model. */
 	model: string = "";
 	params: Members = new Members();
 	/** limits changes limits of the run. It needs the grant set:limits. */
@@ -1689,7 +1689,7 @@ export class EntryStats extends Value {
 	hooks: Members = new Members();
 	calls: i64 = 0;
 	faults: i64 = 0;
-	/** time in its hooks in microseconds, without the calls that they wrap */
+	/** microseconds in the entry's hooks, without the calls that they wrap */
 	wall_us: i64 = 0;
 	bytes_in: i64 = 0;
 	bytes_out: i64 = 0;
@@ -1849,7 +1849,7 @@ export class Event extends Value {
 	cause: string = "";
 	/** the limit that was exceeded */
 	limit: string = "";
-	/** value of that limit: bytes, a count, or nanoseconds; repair: a count */
+	/** value of the exceeded limit: bytes, a count, or nanoseconds; repair: a count */
 	value: i64 = 0;
 	/** how the host reacted: run_ended, skipped, denied, … */
 	action: string = "";
@@ -2045,7 +2045,7 @@ export class TranslateAnswer extends Value {
 	}
 }
 
-/** ModelReply is the reply of the import "next" in the hook wrap_model. */
+/** ModelReply is the reply of the import "model", and of "next" in the hook wrap_model. */
 export class ModelReply extends Value {
 	response: Response | null = null;
 
@@ -2075,7 +2075,7 @@ export class CallPatch extends Value {
 	}
 }
 
-/** ToolReply is the reply of the import "next" in the hook wrap_tool_call. */
+/** ToolReply is the reply of the import "tool", and of "next" in the hook wrap_tool_call. */
 export class ToolReply extends Value {
 	result: ToolResult | null = null;
 
@@ -2245,7 +2245,7 @@ export class Received extends Value {
 	}
 }
 
-/** LocalValue is the reply of the import "local_get". */
+/** LocalValue is the reply of the imports "local_get" and "store_get". */
 export class LocalValue extends Value {
 	value: Json = "";
 	version: i64 = 0;
@@ -2263,7 +2263,7 @@ export class LocalValue extends Value {
 	}
 }
 
-/** LocalVersion is the reply of the import "local_set". */
+/** LocalVersion is the reply of the imports "local_set" and "store_set". */
 export class LocalVersion extends Value {
 	version: i64 = 0;
 

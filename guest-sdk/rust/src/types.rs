@@ -14,7 +14,7 @@ pub struct Description {
     pub requires: Vec<String>,
     /// hooks lists the exported hooks to call. It defaults to all exported hooks.
     pub hooks: Option<Vec<String>>,
-    /// "full" if empty
+    /// messages selects how inputs contain lists of messages: "full", the default, "lazy" or "none".
     pub messages: String,
     /// events lists the event types that observe receives. It defaults to all types except chunk.
     pub events: Option<Vec<String>>,
@@ -413,7 +413,7 @@ impl Object for List {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunLimits {
     pub max_steps: i32,
-    /// 0 if only the steps and the hooks' requests limit it
+    /// maximum number of calls that reach the model; 0 means unlimited
     pub model_calls: i32,
     /// 0 means unlimited
     pub tool_calls: i32,
@@ -591,7 +591,7 @@ pub struct BeforeAgentAnswer {
     pub messages: ListPatch,
     /// respond is an assistant message that ends the run without a model call.
     pub respond: Option<Message>,
-    /// model and Params are those of every model call of the agent; see RequestPatch. They need the grant set:model.
+    /// model and Params change the model and the parameters of every model call of the agent; see RequestPatch. They need the grant set:model.
     pub model: String,
     pub params: Members,
     /// limits changes limits of the run. It needs the grant set:limits.
@@ -1877,7 +1877,7 @@ pub struct EntryStats {
     pub hooks: Members,
     pub calls: i64,
     pub faults: i64,
-    /// time in its hooks in microseconds, without the calls that they wrap
+    /// microseconds in the entry's hooks, without the calls that they wrap
     pub wall_us: i64,
     pub bytes_in: i64,
     pub bytes_out: i64,
@@ -2046,7 +2046,7 @@ pub struct Event {
     pub cause: String,
     /// the limit that was exceeded
     pub limit: String,
-    /// value of that limit: bytes, a count, or nanoseconds; repair: a count
+    /// value of the exceeded limit: bytes, a count, or nanoseconds; repair: a count
     pub value: i64,
     /// how the host reacted: run_ended, skipped, denied, …
     pub action: String,
@@ -2249,7 +2249,7 @@ impl Object for TranslateAnswer {
     }
 }
 
-/// ModelReply is the reply of the import "next" in the hook wrap_model.
+/// ModelReply is the reply of the import "model", and of "next" in the hook wrap_model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelReply {
     pub response: Option<Response>,
@@ -2285,7 +2285,7 @@ impl Object for CallPatch {
     }
 }
 
-/// ToolReply is the reply of the import "next" in the hook wrap_tool_call.
+/// ToolReply is the reply of the import "tool", and of "next" in the hook wrap_tool_call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolReply {
     pub result: Option<ToolResult>,
@@ -2479,7 +2479,7 @@ impl Object for Received {
     }
 }
 
-/// LocalValue is the reply of the import "local_get".
+/// LocalValue is the reply of the imports "local_get" and "store_get".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LocalValue {
     pub value: Raw,
@@ -2500,7 +2500,7 @@ impl Object for LocalValue {
     }
 }
 
-/// LocalVersion is the reply of the import "local_set".
+/// LocalVersion is the reply of the imports "local_set" and "store_set".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LocalVersion {
     pub version: i64,
