@@ -110,7 +110,7 @@ export interface BeforeAgentAnswer extends Control {
 	readonly messages?: MessagesPatch;
 	/** respond is an assistant message that ends the run without a model call. */
 	readonly respond?: Message;
-	/** model and Params are those of every model call of the agent; see RequestPatch. They need the grant set:model. */
+	/** model and Params change the model and the parameters of every model call of the agent; see RequestPatch. They need the grant set:model. */
 	readonly model?: string;
 	readonly params?: Params;
 	/** limits changes limits of the run. It needs the grant set:limits. */
@@ -275,7 +275,7 @@ export interface Description {
 	readonly requires?: readonly string[];
 	/** hooks lists the exported hooks to call. It defaults to all exported hooks. */
 	readonly hooks?: readonly Hook[];
-	/** "full" if empty */
+	/** messages selects how inputs contain lists of messages: "full", the default, "lazy" or "none". */
 	readonly messages?: string;
 	/** events lists the event types that observe receives. It defaults to all types except chunk. */
 	readonly events?: readonly EventType[];
@@ -298,7 +298,7 @@ export interface EntryStats {
 	readonly hooks?: Readonly<Record<string, number>>;
 	readonly calls: number;
 	readonly faults?: number;
-	/** time in its hooks in microseconds, without the calls that they wrap */
+	/** microseconds in the entry's hooks, without the calls that they wrap */
 	readonly wall_us: number;
 	readonly bytes_in: number;
 	readonly bytes_out: number;
@@ -369,7 +369,7 @@ export interface Event {
 	readonly cause?: string;
 	/** the limit that was exceeded */
 	readonly limit?: string;
-	/** value of that limit: bytes, a count, or nanoseconds; repair: a count */
+	/** value of the exceeded limit: bytes, a count, or nanoseconds; repair: a count */
 	readonly value?: number;
 	/** how the host reacted: run_ended, skipped, denied, … */
 	readonly action?: string;
@@ -646,7 +646,7 @@ export interface Run {
 /** RunLimits holds the limits of a run. */
 export interface RunLimits {
 	readonly max_steps: number;
-	/** 0 if only the steps and the hooks' requests limit it */
+	/** maximum number of calls that reach the model; 0 means unlimited */
 	readonly model_calls?: number;
 	/** 0 means unlimited */
 	readonly tool_calls?: number;
