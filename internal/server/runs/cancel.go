@@ -12,14 +12,19 @@ import (
 )
 
 // cancelInterval is the time between two checks for runs that were canceled through another
-// server. A cancellation must take effect within a second.
+// process, on a server without hints.
 const cancelInterval = 500 * time.Millisecond
 
-// WatchCancels cancels the runs in progress here that were canceled through another server, until
-// ctx is done. It looks for them at each hint about a cancellation, and each cancelInterval.
+// WatchCancels cancels the runs in progress here that were canceled through another process, until
+// ctx is done. It looks for them at each hint about a cancellation or, without hints, each
+// cancelInterval. If a hint is lost, a run learns of its cancellation when it next renews its lease.
 func (r *Service) WatchCancels(ctx context.Context) {
-	ticker := time.NewTicker(cancelInterval)
-	defer ticker.Stop()
+	var poll <-chan time.Time // nil with hints
+	if _, alone := r.options.Hints.(hints.None); alone {
+		ticker := time.NewTicker(cancelInterval)
+		defer ticker.Stop()
+		poll = ticker.C
+	}
 	hinted, stop, err := hints.Signal(r.options.Hints, topicCancel)
 	if err != nil {
 		r.log.Error("subscribe to cancellations", "error", err)
@@ -29,7 +34,7 @@ func (r *Service) WatchCancels(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-poll:
 		case <-hinted:
 		}
 		if r.Active.Count() == 0 {

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// queueInterval is the time between two searches for queued runs that may start. A run that ends
-	// here causes a search at once.
-	queueInterval = time.Second
+	// queueInterval is the time between two searches for queued runs that may start. The server on which
+	// a run ends searches at once, so that the others only find runs whose server died before that.
+	queueInterval = 3 * time.Second
 	// queuedTTL is the time for which a server reserves a queued run that it is about to start. If
 	// the start fails temporarily, it is repeated after this time.
 	queuedTTL    = 15 * time.Second
