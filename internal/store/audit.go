@@ -216,7 +216,7 @@ func (s *store) PruneAudit(ctx context.Context, age time.Duration) (int64, error
 				n, err = t.Exec(`DELETE FROM audit_log WHERE tenant = $1 AND seq IN
 					(SELECT seq FROM audit_log WHERE tenant = $1
 						AND seq < (SELECT max(seq) FROM audit_log WHERE tenant = $1)
-						AND ($2 > 0 AND at_ms < NOW_MS - $2
+						AND (CAST($2 AS BIGINT) > 0 AND at_ms < NOW_MS - $2
 							OR seq <= (SELECT max(seq) FROM audit_log WHERE tenant = $1) - $3)
 						ORDER BY seq LIMIT $4)`,
 					tenant, age.Milliseconds(), int64(maxAuditRecords), int64(database.BatchRows))

@@ -219,7 +219,7 @@ func (s *store) Claim(ctx context.Context, c *journal.Claim) (stored *journal.St
 		n, err := t.Exec(
 			`UPDATE runs SET epoch = `+nextEpoch+`, owner = $3, lease_ms = NOW_MS + $4, updated_ms = NOW_MS, cancel = 0, status = $5
 			WHERE id = $1 AND epoch = $2 AND status <> $6 AND status <> 'queued'
-			AND (status <> $5 OR lease_ms <= NOW_MS OR $7 = 1)`,
+			AND (status <> $5 OR lease_ms <= NOW_MS OR CAST($7 AS BIGINT) = 1)`,
 			c.Run,
 			c.Epoch,
 			c.Owner,

@@ -167,7 +167,7 @@ func createKey(t scoped, o *KeyOptions) (*Key, string, error) {
 	}
 	_, err = t.Exec(
 		`INSERT INTO api_keys (tenant, id, name, hash, scopes, role, created_ms, expires_ms, revoked_ms, used_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, NOW_MS, CASE WHEN $7 > 0 THEN NOW_MS + $7 ELSE 0 END, 0, 0)`,
+		VALUES ($1, $2, $3, $4, $5, $6, NOW_MS, CASE WHEN CAST($7 AS BIGINT) > 0 THEN NOW_MS + $7 ELSE 0 END, 0, 0)`,
 		id,
 		o.Name,
 		hash[:],

@@ -147,7 +147,7 @@ func checkLast(t scoped, m *Member, role string) error {
 	}
 	var others int64
 	if err := t.row([]any{&others}, `SELECT count(*) FROM members WHERE tenant = $1 AND role = $2 AND id <> $3 AND
-		(joined_ms > 0 OR $4 = 0)`, role, m.ID, joinedMS(m)); err != nil || others > 0 {
+		(joined_ms > 0 OR CAST($4 AS BIGINT) = 0)`, role, m.ID, joinedMS(m)); err != nil || others > 0 {
 		return err
 	}
 	return database.ForCaller(fmt.Errorf("member %s: %w: it is the last %s; give another member the role first",

@@ -176,7 +176,9 @@ func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
 	err = t.Query(func(scan func(...any) error) error {
 		a, err = scanAgent(scan)
 		return err
-	}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name = $2 AND ($3 = 0 OR version = $3) ORDER BY version DESC LIMIT 1`, name, version)
+	}, `SELECT `+agentColumns+` FROM agents
+		WHERE tenant = $1 AND name = $2 AND (CAST($3 AS BIGINT) = 0 OR version = $3)
+		ORDER BY version DESC LIMIT 1`, name, version)
 	if err == nil && a == nil {
 		err = noAgent(t, name)
 	}

@@ -102,7 +102,7 @@ func gatewayIn(t scoped, version int64) (g *StoredGateway, err error) {
 	err = t.Query(func(scan func(...any) error) error {
 		g, err = scanGateway(scan)
 		return err
-	}, `SELECT `+gatewayColumns+` FROM tenant_gateways WHERE tenant = $1 AND ($2 = 0 OR version = $2)
+	}, `SELECT `+gatewayColumns+` FROM tenant_gateways WHERE tenant = $1 AND (CAST($2 AS BIGINT) = 0 OR version = $2)
 		ORDER BY version DESC LIMIT 1`, version)
 	if err == nil && g == nil {
 		err = database.ForCaller(ErrNoGateway)

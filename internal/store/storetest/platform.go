@@ -224,6 +224,9 @@ func testKeys(t *testing.T, open Opener) {
 	rejected(shown2, "revoked")
 	_, _, err = acme.RotateKey(ctx, next.ID, 0)
 	require.ErrorIs(t, err, store.ErrNoKey)
+	year, _, err := acme.CreateKey(ctx, &store.KeyOptions{TTL: 365 * 24 * time.Hour})
+	require.NoError(t, err)
+	require.Equal(t, 365*24*time.Hour, year.Expires.Sub(year.Created))
 	_, short, err := acme.CreateKey(ctx, &store.KeyOptions{TTL: time.Millisecond})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { _, _, err := s.Authenticate(ctx, short); return err != nil }, 10*time.Second,
