@@ -193,7 +193,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) (claim
 		return false
 	}
 	result := make(chan bool, 1)
-	_, err = r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
+	resumed, err := r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
 		events, err := o.ContinueFor(ctx, info.ID, nil, nil)
 		var pins *journal.PinError
 		switch {
@@ -218,6 +218,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) (claim
 		log.Debug("run not taken over", "error", err)
 		return true // the run is in progress here
 	}
+	resumed.announce() // its followers wait for hints of the server that has ended
 	return <-result
 }
 
