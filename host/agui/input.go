@@ -21,6 +21,9 @@ type Input struct {
 	Messages []abi.Message
 	// Raw holds all messages unchanged, for [Options].
 	Raw []json.RawMessage
+	// Errors holds the errors of the front end's tools by the id of their call. The message of such a
+	// call has the error as its content if the client sent none.
+	Errors map[string]string
 	// Tools are the tools that the front end runs.
 	Tools []abi.Tool
 	// State, Context and ForwardedProps hold the client's data.
@@ -81,12 +84,18 @@ func ParseInput(b []byte) (*Input, error) {
 		ForwardedProps: f.ForwardedProps,
 	}
 	for i, raw := range f.Messages {
-		m, ok, err := messageFrom(raw)
+		m, failure, ok, err := messageFrom(raw)
 		if err != nil {
 			return nil, invalid("messages[%d]: %v", i, err)
 		}
 		if ok {
 			in.Messages = append(in.Messages, m)
+		}
+		if failure != "" {
+			if in.Errors == nil {
+				in.Errors = map[string]string{}
+			}
+			in.Errors[m.ToolCallID] = failure
 		}
 	}
 	for i, t := range f.Tools {
@@ -119,8 +128,9 @@ func ParseInput(b []byte) (*Input, error) {
 	return in, nil
 }
 
-// messageFrom parses an AG-UI message. It returns false if the message is not for models.
-func messageFrom(raw json.RawMessage) (out abi.Message, ok bool, err error) {
+// messageFrom parses an AG-UI message. failure is the error of a tool message. ok is false if the
+// message is not for models.
+func messageFrom(raw json.RawMessage) (out abi.Message, failure string, ok bool, err error) {
 	var m struct {
 		ID         string          `json:"id"`
 		Role       string          `json:"role"`
@@ -128,13 +138,16 @@ func messageFrom(raw json.RawMessage) (out abi.Message, ok bool, err error) {
 		Content    json.RawMessage `json:"content"`
 		ToolCalls  []toolCall      `json:"toolCalls"`
 		ToolCallID string          `json:"toolCallId"`
+		Error      string          `json:"error"`
 	}
 	if _, err := abijson.Decode(raw, &m); err != nil {
-		return out, false, err
+		return out, "", false, err
 	}
 	switch m.Role {
 	case "activity", "reasoning":
-		return out, false, nil
+		return out, "", false, nil
+	case abi.RoleTool:
+		failure = m.Error
 	}
 	out = abi.Message{ID: m.ID, Role: m.Role, Name: m.Name, ToolCallID: m.ToolCallID}
 	for _, c := range m.ToolCalls {
@@ -146,24 +159,27 @@ func messageFrom(raw json.RawMessage) (out abi.Message, ok bool, err error) {
 	case len(m.Content) == 0:
 	case m.Content[0] == '[':
 		if err := json.Unmarshal(m.Content, &parts); err != nil {
-			return out, false, err
+			return out, "", false, err
 		}
 		var list []abi.Part
 		for i := range parts {
 			p, err := parts[i].toABI()
 			if err != nil {
-				return out, false, err
+				return out, "", false, err
 			}
 			list = append(list, p)
 		}
 		out.Content = abi.Parts(list...)
 	default:
 		if err := json.Unmarshal(m.Content, &text); err != nil {
-			return out, false, fmt.Errorf("content: want a string or parts")
+			return out, "", false, fmt.Errorf("content: want a string or parts")
 		}
 		if text != nil {
 			out.Content = abi.Text(*text)
 		}
 	}
-	return out, true, contract.CheckMessage(&out)
+	if failure != "" && out.Content.String() == "" && !out.Content.IsParts() {
+		out.Content = abi.Text(failure)
+	}
+	return out, failure, true, contract.CheckMessage(&out)
 }

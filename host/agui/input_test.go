@@ -155,3 +155,19 @@ func TestRepairEvents(t *testing.T) {
 		require.JSONEq(t, test.want, string(last.Value))
 	}
 }
+
+// TestToolErrors checks that the error of a front end's tool is kept, and is the content of a message
+// that has none.
+func TestToolErrors(t *testing.T) {
+	t.Parallel()
+	in, err := agui.ParseInput([]byte(`{"threadId":"t","runId":"r","messages":[
+		{"id":"1","role":"tool","toolCallId":"a","content":"ok"},
+		{"id":"2","role":"tool","toolCallId":"b","content":"no card","error":"declined"},
+		{"id":"3","role":"tool","toolCallId":"c","content":"","error":"timeout"},
+		{"id":"4","role":"user","content":"hi","error":"not a tool"}]}`))
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"b": "declined", "c": "timeout"}, in.Errors)
+	for i, want := range []string{"ok", "no card", "timeout", "hi"} {
+		require.Equal(t, want, in.Messages[i].Content.String())
+	}
+}

@@ -217,7 +217,8 @@ func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessag
 			continue
 		}
 		if m, ok := results[p.Call.ID]; ok {
-			b, err := abijson.Marshal(abi.Result{Content: m.Content})
+			_, failed := in.Errors[p.Call.ID]
+			b, err := abijson.Marshal(abi.Result{Content: m.Content, IsError: failed})
 			if err != nil {
 				return nil, err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host/api"
@@ -32,8 +33,9 @@ type tenantFlags struct {
 func (t *tenantFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.name, "name", "", "display name")
+	quotas, _ := quotaFields(&api.TenantQuota{})
 	f.StringArrayVar(&t.quota, "quota", nil,
-		"set a quota: `NAME=NUMBER`, 0 for unlimited; one of "+strings.Join(quotaNames(), ", "))
+		"set a quota: `NAME=NUMBER`, 0 for its default; one of "+strings.Join(quotas, ", "))
 	f.StringArrayVar(&t.grants, "allow-grant", nil,
 		"allow agents to give modules this `GRANT`, such as tool:*; repeatable (default: read:*)")
 	f.StringArrayVar(
@@ -59,49 +61,26 @@ func (t *tenantFlags) add(cmd *cobra.Command) {
 	f.IntVar(&t.maxSteps, "max-steps", 0, "maximum number of steps per run")
 }
 
-// quotaNames returns the names of the quotas that --quota can set.
-func quotaNames() []string {
-	return []string{
-		"concurrent_runs",
-		"runs_per_day",
-		"tokens_per_day",
-		"fuel_per_day",
-		"modules",
-		"storage_bytes",
-		"value_bytes",
-		"memory_bytes",
-		"journal_bytes",
-		"journal_bytes_per_day",
-		"upload_bytes",
-		"input_bytes",
-		"concurrent_requests",
-		"requests_per_minute",
+// quotaFields returns the name of each quota, as in JSON, and its field of q.
+func quotaFields(q *api.TenantQuota) (names []string, fields map[string]*int64) {
+	fields = map[string]*int64{}
+	v := reflect.ValueOf(q).Elem()
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+		fields[name] = v.Field(i).Addr().Interface().(*int64)
 	}
+	return names, fields
 }
 
 // limits applies the --quota flags to q.
 func (t *tenantFlags) limits(q *api.TenantQuota) error {
-	field := map[string]*int64{
-		"concurrent_runs":       &q.ConcurrentRuns,
-		"runs_per_day":          &q.RunsPerDay,
-		"tokens_per_day":        &q.TokensPerDay,
-		"fuel_per_day":          &q.FuelPerDay,
-		"modules":               &q.Modules,
-		"storage_bytes":         &q.StorageBytes,
-		"value_bytes":           &q.ValueBytes,
-		"memory_bytes":          &q.MemoryBytes,
-		"journal_bytes":         &q.JournalBytes,
-		"journal_bytes_per_day": &q.JournalBytesPerDay,
-		"upload_bytes":          &q.UploadBytes,
-		"input_bytes":           &q.InputBytes,
-		"concurrent_requests":   &q.Requests,
-		"requests_per_minute":   &q.RequestsPerMin,
-	}
+	names, field := quotaFields(q)
 	for _, text := range t.quota {
 		name, value, _ := strings.Cut(text, "=")
 		to, ok := field[name]
 		if !ok {
-			return cli.Usagef("--quota is %q; want NAME=NUMBER, with one of %s", text, strings.Join(quotaNames(), ", "))
+			return cli.Usagef("--quota is %q; want NAME=NUMBER, with one of %s", text, strings.Join(names, ", "))
 		}
 		var n int64
 		if err := json.Unmarshal([]byte(value), &n); err != nil || n < 0 {
@@ -191,14 +170,11 @@ func tenantsList(e *cli.Env) *cobra.Command {
 	return nameFlag(cmd, &name)
 }
 
-// quotaText lists the quotas of quotaNames that are set, as name=value.
-func quotaText(q *api.TenantQuota) []string {
-	b, _ := json.Marshal(q)
-	var values map[string]int64
-	_ = json.Unmarshal(b, &values)
-	var out []string
-	for _, name := range quotaNames() {
-		if v := values[name]; v > 0 {
+// quotaText lists the quotas that are set, as name=value.
+func quotaText(q *api.TenantQuota) (out []string) {
+	names, fields := quotaFields(q)
+	for _, name := range names {
+		if v := *fields[name]; v > 0 {
 			out = append(out, fmt.Sprintf("%s=%d", name, v))
 		}
 	}
@@ -217,7 +193,7 @@ func tenantText(t *api.Tenant) string {
 	row("tenant", t.ID)
 	row("name", t.Name)
 	row("since", t.Created.Format("2006-01-02 15:04:05 MST"))
-	row("quota", list(quotaText(&t.Quota), "no limits"))
+	row("quota", list(quotaText(&t.Quota), "the defaults"))
 	row("grants", list(t.Policy.Grants, "read:*"))
 	row("models", list(t.Policy.Models, "any, with its own credentials"))
 	if len(t.Policy.Params) > 0 {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -440,14 +439,13 @@ func (c *serveCommand) run(ctx context.Context) error {
 	return c.serve(ctx, srv, listener, o)
 }
 
-// serve answers requests, and deletes unreferenced modules, expired tokens and old audit records, until
-// ctx is done. Then it drains the server, and prints how the server ended.
+// serve answers requests, and deletes old audit records, until ctx is done. Then it drains the server, and
+// prints how the server ended.
 func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.Listener, o *server.Options) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	background, end := context.WithCancel(ctx)
 	defer end()
-	tasks.Go(func() { deleteExpired(background, o.Store, o.Logger) })
 	tasks.Go(func() { pruneAudit(background, o.Store, c.auditAge, o.Logger) })
 	if c.env.Serving != nil {
 		go c.env.Serving(o)
@@ -507,37 +505,6 @@ func beforeServing(ctx context.Context, err error) error {
 		return cli.Ended(cli.ExitCanceled, errors.New("ended before it started"))
 	}
 	return err
-}
-
-// Unreferenced modules older than deleteAge are deleted every deleteInterval.
-const (
-	deleteInterval = time.Hour
-	deleteAge      = 24 * time.Hour
-)
-
-// deleteExpired deletes unreferenced modules older than deleteAge and expired tokens, at once and every
-// deleteInterval, until ctx is done.
-func deleteExpired(ctx context.Context, s store.Store, log *slog.Logger) {
-	ticker := time.NewTicker(deleteInterval)
-	defer ticker.Stop()
-	for {
-		switch n, err := s.DeleteUnusedModules(ctx, deleteAge); {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			log.Error("deleting unreferenced modules failed", "error", err)
-		case n > 0:
-			log.Info("deleted unreferenced modules", "modules", n)
-		}
-		if _, err := s.PruneTokens(ctx); err != nil && ctx.Err() == nil {
-			log.Error("deleting expired tokens failed", "error", err)
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // maxKeyFile is the maximum size of a key file, in bytes.
