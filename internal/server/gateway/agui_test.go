@@ -20,7 +20,7 @@ func TestErrorsOfFrontEndTools(t *testing.T) {
 		p.Call = &abi.Call{ID: id, Name: "pay"}
 		return p
 	}
-	info := &journal.RunInfo{Pending: []abi.Pending{waiting("a"), waiting("b")}}
+	info := &journal.RunInfo{Progress: journal.Progress{Pending: []abi.Pending{waiting("a"), waiting("b")}}}
 	in, err := agui.ParseInput([]byte(`{"threadId":"t","runId":"r","messages":[
 		{"id":"1","role":"tool","toolCallId":"a","content":"paid"},
 		{"id":"2","role":"tool","toolCallId":"b","content":"","error":"declined"}]}`))
