@@ -56,11 +56,10 @@ type localServer struct {
 
 // A localRun is a run as its follower saw it.
 type localRun struct {
-	id, token       string
-	started, ended  time.Time // ended is zero until the follower got the last event
-	first           time.Time // when the client sent the request that started the run
-	events          []seenEvent
-	restarted, late bool
+	id, token      string
+	started, ended time.Time // ended is zero until the follower got the last event
+	first          time.Time // when the client sent the request that started the run
+	events         []seenEvent
 }
 
 // newLocal builds the command and starts the tool and the model.

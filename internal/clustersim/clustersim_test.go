@@ -65,7 +65,8 @@ func TestFindsMissingFence(t *testing.T) {
 		"claimed epoch 1": strings.NewReplacer("SET epoch = CASE WHEN epoch < NOW_MS THEN NOW_MS ELSE epoch + 1 END, owner", "SET epoch = epoch, owner"),
 		"after a claim of epoch": strings.NewReplacer("AND epoch = $2 AND entries = $3 AND last_seq = $4", "AND $2 + $3 + $4 > 0",
 			"AND epoch = $2 AND status = 'running'", "AND $2 > 0 AND status = 'running'",
-			"INSERT INTO run_log", "INSERT OR REPLACE INTO run_log", "INSERT INTO run_events", "INSERT OR REPLACE INTO run_events"),
+			"INSERT INTO run_log", "INSERT OR REPLACE INTO run_log",
+			"INSERT INTO run_events", "INSERT OR REPLACE INTO run_events"),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newSimulation(t, 4, *seed, mutant.Replace)

@@ -109,9 +109,9 @@ type Platform interface {
 	Now(ctx context.Context) (time.Time, error)
 
 	// ExpiredRuns returns at most limit runs in progress whose lease has expired, and at most perTenant
-	// runs of each tenant: first the run of each tenant that expired first, then the second of each. It omits the runs of sub-agents. It also
-	// omits the operator's runs whose spec does not start with specPrefix, because these belong to
-	// commands.
+	// runs of each tenant: first the run of each tenant that expired first, then the second of each. It
+	// omits the runs of sub-agents. It also omits the operator's runs whose spec does not start with
+	// specPrefix, because these belong to commands.
 	ExpiredRuns(ctx context.Context, specPrefix []byte, limit, perTenant int) ([]journal.RunInfo, error)
 
 	// ActiveRollouts returns at most limit active rollouts of all tenants that were last checked

@@ -164,7 +164,8 @@ func TestMigrationsFillTables(t *testing.T) {
 	_, err = db.Exec(
 		`DROP TABLE agent_room; DROP TABLE agent_modules; DROP TABLE usage_days; DROP TABLE journal_room;
 		DROP TABLE pieces; DROP TABLE staged;
-		DROP TABLE tenant_gateways; DROP TABLE processes; DROP TABLE run_accounts; DROP TABLE suspects; DROP TABLE quarantine; DROP TABLE run_crashes;
+		DROP TABLE tenant_gateways; DROP TABLE processes; DROP TABLE run_accounts; DROP TABLE suspects; DROP TABLE quarantine;
+		DROP TABLE run_crashes;
 		DROP INDEX run_log_pieces; DROP INDEX run_events_pieces;
 		ALTER TABLE run_log DROP COLUMN pieces; ALTER TABLE run_events DROP COLUMN pieces;
 		ALTER TABLE runs DROP COLUMN journal_bytes; ALTER TABLE runs DROP COLUMN journal_due;
