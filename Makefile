@@ -23,7 +23,7 @@ SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|
 EXTISM_GUESTS := testdata/extism/go examples/wasm-middlewares/trim-results/extism
 
 # The programs in bench; its guests are built for Wasm.
-BENCH := ./figures ./agents ./agentdojo ./history ./codec ./report ./server ./gateway
+BENCH := ./figures ./agents ./agentdojo ./cluster ./history ./codec ./report ./server ./gateway
 
 .DEFAULT_GOAL := help
 

@@ -46,9 +46,9 @@ func costs(s *setup) error {
 	seconds := idleTime.Seconds() + flushTime.Seconds()
 	fmt.Fprintf(
 		&s.text,
-		"## Costs\n\nThree servers without runs: %.1f commits, %.0f hints and %.1f KB of WAL a second, %.1f ms of PostgreSQL's processor time, and %d connections. A server holds %d MB.\n\n"+
+		"## Costs\n\nThree servers without runs: %.1f transactions, %.0f hints and %.1f KB of WAL a second, %.1f ms of PostgreSQL's processor time, and %d connections. A server holds %d MB.\n\n"+
 			"What a run adds, of %d runs, %d at once, each followed at its own server:\n\n"+
-			"| modules | commits | rows | WAL | size in the database | hints | PostgreSQL's processor time | servers' processor time |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+			"| modules | transactions | rows | WAL | size in the database | hints | PostgreSQL's processor time | servers' processor time |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
 		float64(idle.commits-begin.commits)/seconds,
 		float64(idle.hints-begin.hints)/seconds,
 		float64(idle.wal-begin.wal)/seconds/1024,
