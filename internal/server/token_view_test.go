@@ -92,8 +92,13 @@ func TestTokenSeesNoActivity(t *testing.T) {
 	ann := f.token(api.CreateToken{Subject: "ann", Agents: []string{"archivist"}}).Secret
 	var run api.Run
 	f.ok("POST", "/v1/runs", ann, api.StartRun{Agent: "archivist", Input: "Wait."}, &run)
-	time.AfterFunc(time.Second, func() { f.send("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil) })
+	canceled := make(chan struct{})
+	time.AfterFunc(time.Second, func() {
+		defer close(canceled)
+		f.send("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil)
+	})
 	events := f.events("GET", "/v1/runs/"+run.ID+"/events?activity=true", ann, nil)
+	<-canceled // its request ends with the test otherwise
 	require.NotEmpty(t, events)
 	for _, e := range events {
 		require.NotEqual(t, "activity", e.kind)
