@@ -242,9 +242,13 @@ func (m *middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentSt
 				Text:  "after_agent: the final message cannot be changed: an Eino agent does not support that",
 			})
 		}
-		run.Note(
-			s.Send(abi.Event{Type: abi.EventRunFinished, FinishReason: end.FinishReason, Message: final, Usage: &end.Usage}),
-		)
+		finished := s.Send(abi.Event{
+			Type:         abi.EventRunFinished,
+			FinishReason: end.FinishReason,
+			Message:      final,
+			Usage:        &end.Usage,
+		})
+		run.Note(&finished)
 		return nil
 	})
 	return ctx, err

@@ -91,8 +91,9 @@ func isCoded(h http.Header) bool {
 	return false
 }
 
-// headers returns the response headers that a module sees, sorted by name. It drops lines beyond
-// the limits, lines that are not UTF-8, and lines whose name contains a secret.
+// headers returns the response headers that a module sees, sorted by name, with names in lower case and
+// secrets in values redacted. It drops the headers in unseen, Proxy-* headers, headers whose name contains
+// a secret, lines beyond the limits, and values that are not UTF-8.
 func headers(h http.Header, f *filler) ([]abi.HTTPHeader, error) {
 	var out []abi.HTTPHeader
 	size := 0
