@@ -94,7 +94,7 @@ func TestServe(t *testing.T) {
 	require.Contains(t, errs.all.String(), "ended; all requests and runs finished")
 	require.Equal(t, 2, strings.Count(strings.Join(spans.got(), " "), "execute_tool calculator"), spans.got())
 	require.Contains(t, spans.got(), "invoke_agent sums")
-	spans.Close() // also closes the connection to it
+	spans.Close() // ends the connections to the collector, whose goroutines goleak would report
 	goleak.VerifyNone(t, before)
 
 	// Runs older than the retention are deleted, and other runs remain.

@@ -100,7 +100,7 @@ func (e *Endpoint) IsEcho() bool { return e.Name == Echo && e.BaseURL == "" && e
 // A Provider is the API of an endpoint.
 type Provider string
 
-// The providers. The zero value is ProviderOpenAI.
+// The providers. The zero value means ProviderOpenAI.
 const (
 	ProviderOpenAI    Provider = "openai"
 	ProviderResponses Provider = "responses"

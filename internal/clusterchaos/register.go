@@ -22,9 +22,6 @@ type registers struct {
 	clients int
 }
 
-// A register's input is the number of the appended event, or 0 for a read. Its output is the number
-// of events that a read returned.
-
 func newRegisters() *registers {
 	return &registers{began: time.Now(), of: map[string][]porcupine.Operation{}, started: map[string]int64{}}
 }
@@ -52,6 +49,9 @@ func (r *registers) seen(run string, seq int64) {
 	r.add(run, r.started[run], seq, 0)
 }
 
+// add records an operation of a run that began at call and returns now. The input of an append is the
+// number of the event, and its output 0. The input of a read is 0, and its output the number of events
+// that the read returned.
 func (r *registers) add(run string, call, input, output int64) {
 	r.clients++ // each operation has a client of its own, since appends of a run overlap
 	r.of[run] = append(r.of[run], porcupine.Operation{

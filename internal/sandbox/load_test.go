@@ -147,7 +147,7 @@ func hammer(s *Sandbox, g, rounds int) error {
 		}
 		im.Close()
 		closed := make(chan struct{})
-		go func() { // closes the sandbox at any time
+		go func() { // closes the instance at any time
 			defer close(closed)
 			if i%3 == 0 {
 				in.Close()

@@ -183,7 +183,7 @@ func (r *seriesReader) counts(t scoped) error {
 // latencies reads the histograms of the groups that counts has read.
 func (r *seriesReader) latencies(t scoped) error {
 	columns, clauses, args := r.from("run_latencies", "class")
-	next := map[seriesKey]int{} // index of the point that the next row belongs to
+	next := map[seriesKey]int{} // by group, the index of the first point that the next row can belong to
 	return t.Query(func(scan func(...any) error) error {
 		var start, class, runs int64
 		var k seriesKey

@@ -75,8 +75,8 @@ func CheckResult(res *abi.Result) error {
 	return nil
 }
 
-// isEmpty reports whether m has no role, content, reasoning, tool calls and unknown fields, that is, whether a
-// middleware left it empty.
+// isEmpty reports whether m has no role, content, reasoning, tool calls or unknown fields. An answer of a
+// middleware that sets no message has such a one.
 func isEmpty(m *abi.Message) bool {
 	return m.Role == "" && m.Content.IsNull() && m.ReasoningContent == "" && len(m.ToolCalls) == 0 && len(m.Unknown) == 0
 }

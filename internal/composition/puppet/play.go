@@ -119,7 +119,8 @@ func (p *player) own() error {
 	return p.host.Tell("own", said)
 }
 
-// messages returns the messages of a list. It reports them as an event after the text before.
+// messages returns the messages of a list. It reports them in an event whose text begins with the prefix
+// before, and makes the puppet's own call, as report does.
 func (p *player) messages(list int, before string) ([]abi.Message, error) {
 	messages, err := p.host.Messages(list)
 	if err != nil {

@@ -112,9 +112,9 @@ func (c *runsCommand) command(
 	return cmd
 }
 
-// inStore opens the store, calls run with id, and closes the store. It adds what to do to the error
-// for a run that does not exist. If the database fails after it was opened, the error has the exit
-// code ExitFailed.
+// inStore opens the store, calls run with id, and closes the store. If the run does not exist, the error
+// says how to list the runs. If the database fails after it was opened, the exit code of the error is
+// ExitFailed; if ctx is done, it is ExitCanceled.
 func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
 	where := cmp.Or(c.storeAt, c.env.Getenv(hosting.EnvStore), hosting.DefaultStore)
 	at := hosting.StorePath(c.env, where)

@@ -118,8 +118,9 @@ static bool named(am_str name, am_str with) {
 	return k == with.n;
 }
 
-/* number returns the same spelling for all literals of a number, so that 1e3 does not pass where
- * 1000 would not. Numbers of more than 64 digits are returned unchanged. */
+/* number returns one spelling for all literals of a number, so that 1e3 does not pass where 1000
+ * would not. A number of more than 64 digits, zeros at both ends included, closer to 0 than 1e-10,
+ * or with an exponent above 64 or below -64 is returned unchanged. */
 static am_str number(am_str literal) {
 	char digits[64], out[128];
 	int32_t n = 0, point = 0, len = 0;

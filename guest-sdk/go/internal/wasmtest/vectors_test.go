@@ -36,8 +36,8 @@ type vector struct {
 		Reply abi.JSON `json:"reply"`
 		Error abi.JSON `json:"error"`
 	} `json:"stream"`
-	Answer abi.JSON `json:"answer"` // absent for no output; either an answer or an error
-	Error  abi.JSON `json:"error"`  // the hook fails
+	Answer abi.JSON `json:"answer"` // the expected answer; absent if the hook has no output or fails
+	Error  abi.JSON `json:"error"`  // the expected error; absent if the hook succeeds
 }
 
 func compact(t *testing.T, raw abi.JSON) string {

@@ -1,6 +1,7 @@
 /**
- * Returns the same spelling for all literals of a number, so that 1e3 does not pass where 1000 would not. Numbers of
- * more than 64 digits are returned unchanged.
+ * Returns one spelling for all literals of a number, so that 1e3 does not pass where 1000 would not. A number of more
+ * than 64 digits, closer to 0 than 1e-10, or with an exponent above 64, below -64 or of more than seven characters is
+ * returned unchanged.
  */
 export function number(literal: string): string {
 	let mantissa = literal, exponent: i64 = 0;

@@ -241,8 +241,9 @@ fn values_at(value: &Value, path: &[String], out: &mut Vec<String>) {
     }
 }
 
-/// Returns the same spelling for all literals of a number, so that 1e3 does not pass where 1000
-/// would not. Numbers of more than 64 digits are returned unchanged.
+/// Returns one spelling for all literals of a number, so that 1e3 does not pass where 1000 would
+/// not. A number of more than 64 digits, closer to 0 than 1e-10, or with an exponent above 64 or
+/// below -64 is returned unchanged.
 fn number(literal: &str) -> String {
     let (mantissa, exponent) = literal.split_once(|c| c == 'e' || c == 'E').unwrap_or((literal, "0"));
     let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |m| (true, m));

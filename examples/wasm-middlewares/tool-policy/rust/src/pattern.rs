@@ -313,8 +313,8 @@ impl Pattern {
 /// The state of a search at one position of a text.
 struct Search<'a> {
     code: &'a [Op],
-    seen: Vec<usize>, // the last turn that reached each instruction
-    turn: usize,
+    seen: Vec<usize>, // the value of turn when each instruction was last reached
+    turn: usize,      // number of the position in the text, from 1
     reading: Vec<usize>, // instructions that consume a character next
 }
 
