@@ -27,10 +27,9 @@ type poisons struct {
 	nodes func() []*node
 
 	mu      sync.Mutex
-	current string    // input of the run in progress
-	killed  []*node   // by this run
-	ended   chan bool // receives a value after each kill
-	runs    []string  // ids of all such runs
+	current string   // input of the run in progress
+	killed  []*node  // by this run
+	runs    []string // ids of all such runs
 }
 
 // kill kills the node that sent a request for the current run.
@@ -48,7 +47,6 @@ func (p *poisons) kill(r *http.Request) {
 		}
 		if n.signal(s) == nil {
 			p.killed = append(p.killed, n)
-			p.ended <- true
 		}
 		select { // the node sends no other request
 		case <-n.ended:
@@ -91,7 +89,7 @@ func (w *world) poison(ctx context.Context, _ *node) error {
 	p := w.poisons
 	p.mu.Lock()
 	token := fmt.Sprint(poisonToken, len(p.runs))
-	p.current, p.killed, p.ended = token, nil, make(chan bool, 100)
+	p.current, p.killed = token, nil
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
@@ -134,6 +132,10 @@ func (w *world) poison(ctx context.Context, _ *node) error {
 	p.runs = append(p.runs, id)
 	p.mu.Unlock()
 	w.others = append(w.others, id)
+	time.Sleep(time.Second) // until a node that it has just killed has ended
+	if err := w.revive(); err != nil {
+		return err
+	}
 	w.t.Logf("the poison run ended %d processes of %d nodes, and was quarantined after %v", kills, len(stopped),
 		time.Since(began).Round(100*time.Millisecond))
 	if len(stopped) > 2 {
@@ -146,25 +148,18 @@ func (w *world) poison(ctx context.Context, _ *node) error {
 	return err
 }
 
-// revive starts the nodes again that the poison run killed, a second after they ended.
+// revive starts the nodes again that have ended, a second later.
 func (w *world) revive() error {
-	for {
-		select {
-		case <-w.poisons.ended:
-		default:
-			return nil
+	for _, n := range w.nodes {
+		if !n.isEnded() {
+			continue
 		}
-		for _, n := range w.nodes {
-			select {
-			case <-n.ended:
-				time.Sleep(time.Second)
-				if err := n.start(); err != nil && !n.isEnded() {
-					return err
-				}
-			default:
-			}
+		time.Sleep(time.Second)
+		if err := n.start(); err != nil && !n.isEnded() {
+			return err
 		}
 	}
+	return nil
 }
 
 // quarantined returns an error if a run is quarantined that does not kill its nodes.
