@@ -117,7 +117,7 @@ func (p *poison) start(f *fixture, where, url string) (ended chan struct{}) {
 	ended = make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.cmd.Wait()
+		_, _ = server.cmd.Process.Wait() // the fixture calls cmd.Wait
 	}()
 	return ended
 }
