@@ -71,7 +71,7 @@ var faults = []fault{
 	{"results are not recorded in the order of the calls after a fault", "own-results-in-call-order", pairsFile,
 		"if !slices.ContainsFunc(results, func(i int) bool { return i == 0 || i >= r.end }) {", "if true {"},
 	{"the reason of a stop is not in the results", "trpc-A59-gate-stops-in-a-round", agentFinish,
-		"return safetext.Clip(stop.Error(), maxWhy)", "return endedBefore"},
+		"return safetext.Clip(stop.Error(), maxWhy)", "_ = stop\n\t\treturn endedBefore"},
 	{"after_tools may leave a call without a result", "own-after-tools-without-a-result", stateFile,
 		"\t\t\t\terr = message.CheckResults(messages, edited)\n", "\t\t\t\t_ = message.CheckResults\n"},
 	{"late results are not moved", "own-late-result", pairsFile,
