@@ -29,9 +29,10 @@ const slack = 2 * time.Second
 // some time, and tests hold their logs.
 const heapSlack = 48 << 20
 
-// allocSlack bounds the total allocations of the host for a case in bytes: 64 times the longest
-// answer.
-const allocSlack = 512 << 20
+// allocSlack bounds the total allocations of the host for a case in bytes: 128 times the longest
+// answer. A hook that stores a value of 4 MB until its deadline causes 330 to 550 MB, the more the
+// faster the machine is.
+const allocSlack = 1 << 30
 
 func TestCases(t *testing.T) {
 	if testing.Short() {
