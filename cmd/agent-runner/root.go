@@ -24,13 +24,6 @@ func newRoot(e *cli.Env) *cobra.Command {
 		Version:       cli.VersionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -63,7 +56,7 @@ func newRoot(e *cli.Env) *cobra.Command {
 		serve.NewStore(e),
 	)
 	addGroup(root, "People and audit:", remote.NewMembers(e), remote.NewGroups(e), remote.NewAudit(e))
-	root.AddCommand(cli.NewVersion(e))
+	cli.Group(root, cli.NewVersion(e))
 	return root
 }
 

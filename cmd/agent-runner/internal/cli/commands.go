@@ -55,3 +55,17 @@ func FlagError(cmd *cobra.Command, err error) error {
 	}
 	return Usagef("%w; see %s --help", err, cmd.CommandPath())
 }
+
+// Group adds subcommands to cmd, and returns cmd. Without a subcommand, cmd prints its help. It rejects
+// unknown subcommands.
+func Group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return UnknownCommand(cmd, args[0])
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(subcommands...)
+	return cmd
+}

@@ -23,15 +23,8 @@ func NewModule(e *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "module",
 		Short: "Create, build, test and inspect modules",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newModuleNew(e), newBuild(e), newTest(e), newCall(e), newInspect(e), newBench(e), newReplay(e))
+	cli.Group(cmd, newModuleNew(e), newBuild(e), newTest(e), newCall(e), newInspect(e), newBench(e), newReplay(e))
 	for _, sub := range cmd.Commands() {
 		if sub.Name() != "new" {
 			hosting.TinyGoFlag(sub, e)

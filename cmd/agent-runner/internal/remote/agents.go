@@ -15,7 +15,7 @@ import (
 
 // NewAgents returns the "agents" command.
 func NewAgents(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "agents", Short: "Create, list and delete agents on a server"},
+	return cli.Group(&cobra.Command{Use: "agents", Short: "Create, list and delete agents on a server"},
 		agentsApply(e), agentsList(e), agentsShow(e), agentsRemove(e), agentsAlias(e))
 }
 

@@ -14,7 +14,7 @@ import (
 
 // agentsAlias returns the "agents alias" command.
 func agentsAlias(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "alias",
 		Short: "Set, list and delete the aliases of agents",
 		Long: `An alias is a name of a version of an agent: with the alias stable at version 3, runs of

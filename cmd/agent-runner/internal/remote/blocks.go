@@ -13,7 +13,7 @@ import (
 
 // NewBlocks returns the "blocks" command.
 func NewBlocks(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "blocks", Short: "Block modules on a server (operator only)"},
+	return cli.Group(&cobra.Command{Use: "blocks", Short: "Block modules on a server (operator only)"},
 		blocksAdd(e), blocksList(e), blocksRemove(e))
 }
 

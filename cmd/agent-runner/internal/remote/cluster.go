@@ -12,7 +12,7 @@ import (
 
 // NewCluster returns the "cluster" command.
 func NewCluster(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "cluster", Short: "Show the servers that share a database (operator only)"},
+	return cli.Group(&cobra.Command{Use: "cluster", Short: "Show the servers that share a database (operator only)"},
 		clusterStatus(e))
 }
 

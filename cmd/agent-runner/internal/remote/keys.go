@@ -17,7 +17,7 @@ import (
 
 // NewKeys returns the "keys" command.
 func NewKeys(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"}, keysCreate(e), keysList(e),
+	return cli.Group(&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"}, keysCreate(e), keysList(e),
 		keysRotate(e), keysRevoke(e))
 }
 

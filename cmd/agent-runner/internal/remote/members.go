@@ -13,7 +13,7 @@ import (
 
 // NewMembers returns the "members" command.
 func NewMembers(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "members", Short: "Add, list, change and remove the people of a tenant"},
+	return cli.Group(&cobra.Command{Use: "members", Short: "Add, list, change and remove the people of a tenant"},
 		membersAdd(e), membersList(e), membersRole(e), membersRemove(e))
 }
 
@@ -101,7 +101,7 @@ func membersRemove(e *cli.Env) *cobra.Command {
 
 // NewGroups returns the "groups" command.
 func NewGroups(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "groups", Short: "Give groups of the identity provider roles (operator only)"},
+	return cli.Group(&cobra.Command{Use: "groups", Short: "Give groups of the identity provider roles (operator only)"},
 		groupsMap(e), groupsList(e), groupsUnmap(e))
 }
 

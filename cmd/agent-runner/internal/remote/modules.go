@@ -16,7 +16,7 @@ import (
 
 // NewModules returns the "modules" command.
 func NewModules(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "modules", Short: "Upload, list and delete modules on a server"},
+	return cli.Group(&cobra.Command{Use: "modules", Short: "Upload, list and delete modules on a server"},
 		modulesPush(e), modulesList(e), modulesShow(e), modulesRemove(e))
 }
 

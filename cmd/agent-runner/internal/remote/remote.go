@@ -34,19 +34,6 @@ type Session struct {
 	Address, Output string // the flags --server and --output
 }
 
-// group adds subcommands to cmd. Without a subcommand, cmd prints its help.
-func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return cli.UnknownCommand(cmd, args[0])
-		}
-		return nil
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.AddCommand(subcommands...)
-	return cmd
-}
-
 // Command adds to cmd the flags --output and --server, a check of the arguments, and a RunE that
 // connects to the server and calls run. Each word after the command's name in Use is an argument.
 // It is optional if it is in brackets, and may be repeated if it contains an ellipsis (…).

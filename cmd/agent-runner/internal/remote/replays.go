@@ -17,7 +17,7 @@ import (
 
 // NewReplays returns the "replays" command.
 func NewReplays(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "replays",
 		Short: "Replay stored runs of an agent with another version or module, on a server",
 	}, replaysStart(e), replaysList(e), replaysShow(e), replaysCancel(e), replaysRemove(e))

@@ -30,7 +30,7 @@ func NewRollouts(e *cli.Env) *cobra.Command {
 		cmd.Flags().StringVar(&reason, "reason", "", "the `TEXT` to store with the rollout")
 		return cmd
 	}
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "rollouts",
 		Short: "Roll out versions of agents on a server, and roll them back",
 	}, rolloutsStart(e), rolloutsList(e), rolloutsStatus(e),

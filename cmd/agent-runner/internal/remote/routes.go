@@ -14,7 +14,7 @@ import (
 
 // NewRoutes returns the "routes" command.
 func NewRoutes(e *cli.Env) *cobra.Command {
-	return group(
+	return cli.Group(
 		&cobra.Command{Use: "routes", Short: "Set, show and delete the tenant's routes to model APIs on a server"},
 		routesApply(e),
 		routesShow(e),

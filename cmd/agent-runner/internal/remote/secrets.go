@@ -22,7 +22,7 @@ const maxSecret = 64 << 10
 
 // NewSecrets returns the "secrets" command.
 func NewSecrets(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "secrets", Short: "Set, list and delete a tenant's secrets on a server"},
+	return cli.Group(&cobra.Command{Use: "secrets", Short: "Set, list and delete a tenant's secrets on a server"},
 		secretsSet(e), secretsList(e), secretsRemove(e))
 }
 

@@ -17,7 +17,7 @@ import (
 
 // NewTenants returns the "tenants" command.
 func NewTenants(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "tenants", Short: "Create, list, change and delete tenants (operator only)"},
+	return cli.Group(&cobra.Command{Use: "tenants", Short: "Create, list, change and delete tenants (operator only)"},
 		tenantsCreate(e), tenantsList(e), tenantsShow(e), tenantsUpdate(e), tenantsRemove(e))
 }
 

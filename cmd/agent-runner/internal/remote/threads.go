@@ -20,7 +20,7 @@ import (
 
 // NewThreads returns the "threads" command.
 func NewThreads(e *cli.Env) *cobra.Command {
-	return group(
+	return cli.Group(
 		&cobra.Command{Use: "threads", Short: "List, create, fork, export and delete threads: conversations of runs"},
 		threadsList(e),
 		threadsShow(e),

@@ -15,7 +15,7 @@ import (
 
 // NewTokens returns the "tokens" command.
 func NewTokens(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "tokens", Short: "Create, list and delete short-lived tokens of end users"},
+	return cli.Group(&cobra.Command{Use: "tokens", Short: "Create, list and delete short-lived tokens of end users"},
 		tokensCreate(e), tokensList(e), tokensDelete(e))
 }
 
@@ -125,7 +125,7 @@ func tokensDelete(e *cli.Env) *cobra.Command {
 
 // NewCORS returns the "cors" command.
 func NewCORS(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "cors", Short: "Show and set the origins whose pages may use tokens"},
+	return cli.Group(&cobra.Command{Use: "cors", Short: "Show and set the origins whose pages may use tokens"},
 		corsShow(e), corsSet(e))
 }
 

@@ -49,17 +49,9 @@ first of these that is set selects the server or the store:
   the default store of the user
 
 A store is ` + hosting.StoreHelp + `.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(runsStart(e), c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune(),
+	return cli.Group(cmd, runsStart(e), c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune(),
 		runsQuarantined(e), runsRelease(e))
-	return cmd
 }
 
 // command adds the flags and the check of the arguments to a subcommand. The subcommand takes the

@@ -17,19 +17,7 @@ import (
 
 // NewStore returns the "store" command.
 func NewStore(e *cli.Env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "store",
-		Short: "Back up the database of a server",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(storeBackup(e))
-	return cmd
+	return cli.Group(&cobra.Command{Use: "store", Short: "Back up the database of a server"}, storeBackup(e))
 }
 
 func storeBackup(e *cli.Env) *cobra.Command {
