@@ -24,6 +24,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 )
 
@@ -141,7 +142,7 @@ func (s *setup) head() {
 			"the machine. A run has four steps: three calls of a tool, and an answer. All runs are stored, and a client reads all "+
 			"their events. The runs belong to %d tenants in turn. A module is %d KB of a Go guest with a hook at each point.\n\n"+
 			"Load average at the start: %s. Above 0.5, other programs were running and the figures are unreliable.\n\n",
-		processor(),
+		stats.Processor(),
 		runtime.NumCPU(),
 		strings.TrimPrefix(runtime.Version(), "go"),
 		tenants,
@@ -195,17 +196,4 @@ func (s *setup) closeOnSignal() {
 	s.close()
 	fmt.Fprintln(os.Stderr, "cluster: interrupted")
 	os.Exit(130)
-}
-
-// processor returns the name of the processor.
-func processor() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil {
-		for line := range strings.Lines(string(b)) {
-			if name, ok := strings.CutPrefix(line, "model name"); ok {
-				return strings.Trim(name, " \t:\n")
-			}
-		}
-	}
-	return runtime.GOARCH
 }

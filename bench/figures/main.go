@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 func main() {
@@ -45,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s, %d processors, %s, %s/%s", cpu(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Printf("%s, %d processors, %s, %s/%s", stats.Processor(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	for _, path := range []string{"github.com/tetratelabs/wazero", "github.com/extism/go-sdk"} {
 		fmt.Printf(", %s %s", path[strings.LastIndex(path, "/")+1:], version(path))
 	}
@@ -142,16 +144,6 @@ func byTurns(functions ...func() error) ([]time.Duration, error) {
 func percentile(times []time.Duration, p int) time.Duration {
 	slices.Sort(times)
 	return times[min(len(times)-1, len(times)*p/100)]
-}
-
-func cpu() string {
-	b, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(b)) {
-		if name, ok := strings.CutPrefix(line, "model name"); ok {
-			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
-		}
-	}
-	return runtime.GOARCH
 }
 
 func version(path string) string {

@@ -17,6 +17,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 func main() {
@@ -51,7 +53,7 @@ func report(ctx context.Context, built, out string, quick bool) error {
 		&w,
 		"%s: %s, %d processors, load %s, %s/%s, %s",
 		time.Now().Format("2 January 2006"),
-		cpu(),
+		stats.Processor(),
 		runtime.NumCPU(),
 		load(),
 		runtime.GOOS,
@@ -101,16 +103,6 @@ func report(ctx context.Context, built, out string, quick bool) error {
 //
 //go:embed missed.md
 var missed string
-
-func cpu() string {
-	b, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(b)) {
-		if name, ok := strings.CutPrefix(line, "model name"); ok {
-			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
-		}
-	}
-	return runtime.GOARCH
-}
 
 func load() string {
 	b, _ := os.ReadFile("/proc/loadavg")

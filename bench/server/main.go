@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 // A plan configures the measurements and their durations.
@@ -131,7 +133,7 @@ func measure(p *plan, only, program, guest, out string) error {
 	fmt.Fprintf(&text, "# The platform in figures\n\n%s, written by `make bench-server`: %s, %d processors, Go %s.\n\n"+
 		"A model on the loopback interface answers at once. The model, the load generator and the server with its embedded store share the machine. "+
 		"A run is one request to `POST /v1/runs` and its events until `run_finished`; all runs are stored. Each module is %d KB of a Go guest.\n\n",
-		"Generated", processor(), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), len(wasm)>>10)
+		"Generated", stats.Processor(), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), len(wasm)>>10)
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
 		fmt.Fprintf(
 			&text,
@@ -163,19 +165,6 @@ func measure(p *plan, only, program, guest, out string) error {
 		}
 	}
 	return os.WriteFile(out, text.Bytes(), 0o644)
-}
-
-// processor returns the name of the processor.
-func processor() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil {
-		for line := range strings.Lines(string(b)) {
-			if name, ok := strings.CutPrefix(line, "model name"); ok {
-				return strings.Trim(name, " \t:\n")
-			}
-		}
-	}
-	return runtime.GOARCH
 }
 
 // self starts this program as the hostile tenant of the server at address, in its own session, and
