@@ -47,7 +47,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s, %d processors, %s, %s/%s", stats.Processor(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Printf(
+		"%s, %d processors, %s, %s/%s",
+		stats.Processor(),
+		runtime.NumCPU(),
+		runtime.Version(),
+		runtime.GOOS,
+		runtime.GOARCH,
+	)
 	for _, path := range []string{"github.com/tetratelabs/wazero", "github.com/extism/go-sdk"} {
 		fmt.Printf(", %s %s", path[strings.LastIndex(path, "/")+1:], version(path))
 	}

@@ -17,8 +17,13 @@ import (
 
 // NewKeys returns the "keys" command.
 func NewKeys(e *cli.Env) *cobra.Command {
-	return cli.Group(&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"}, keysCreate(e), keysList(e),
-		keysRotate(e), keysRevoke(e))
+	return cli.Group(
+		&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"},
+		keysCreate(e),
+		keysList(e),
+		keysRotate(e),
+		keysRevoke(e),
+	)
 }
 
 // nameFlag adds the flag --name, which filters a list by name, to a command.

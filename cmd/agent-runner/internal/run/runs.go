@@ -50,8 +50,20 @@ first of these that is set selects the server or the store:
 
 A store is ` + hosting.StoreHelp + `.`,
 	}
-	return cli.Group(cmd, runsStart(e), c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune(),
-		runsQuarantined(e), runsRelease(e))
+	return cli.Group(
+		cmd,
+		runsStart(e),
+		c.list(),
+		c.show(),
+		c.tail(),
+		c.resume(),
+		c.cancel(),
+		c.export(),
+		c.delete(),
+		c.prune(),
+		runsQuarantined(e),
+		runsRelease(e),
+	)
 }
 
 // command adds the flags and the check of the arguments to a subcommand. The subcommand takes the
