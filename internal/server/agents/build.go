@@ -4,23 +4,18 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/egress"
-	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // Build builds the agent of a plan. It fails with a [*NotReadyError] if the agent cannot run now. It
-// returns errors of reading secrets, problems such as a blocked module, and any error after ctx is done
-// unchanged.
+// returns errors of reading secrets, and the errors that [NotReady] does not wrap, unchanged.
 func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 	if err := plan.read(); err != nil {
 		return nil, err
@@ -73,11 +68,10 @@ func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 		}
 		return nil, lost
 	}
-	var known *httpapi.Problem
-	if err != nil && !errors.As(err, &known) && ctx.Err() == nil {
-		return nil, &NotReadyError{"agent " + plan.Spec.Agent, err}
+	if err != nil {
+		return nil, NotReady(ctx, "agent "+plan.Spec.Agent, err)
 	}
-	return a, err
+	return a, nil
 }
 
 // modelFailed returns a function that logs failed calls of the operator's model. The tenant
@@ -116,21 +110,3 @@ func capSteps(f *agentfile.File, limit int) (lowered bool) {
 	}
 	return lowered
 }
-
-// A NotReadyError reports that a stored agent or route cannot run now, for example because a key is
-// missing or an MCP server does not respond.
-type NotReadyError struct {
-	What string // such as "agent greeter"
-	Err  error
-}
-
-// Error implements error.
-func (e *NotReadyError) Error() string { return fmt.Sprintf("%s cannot run: %v", e.What, e.Err) }
-
-// Problem returns the error as problem details.
-func (e *NotReadyError) Problem() *httpapi.Problem {
-	return httpapi.NewProblem(api.CodeRefused, "%v", e)
-}
-
-// Unwrap returns the cause.
-func (e *NotReadyError) Unwrap() error { return e.Err }

@@ -3,7 +3,6 @@ package routes
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/gateway"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
-	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -99,7 +97,7 @@ func (s *Service) build(ctx context.Context, p *plan, t *table, i int) (_ *route
 		return nil, lost
 	}
 	if err != nil {
-		return nil, notReady(ctx, from.Name, err)
+		return nil, agents.NotReady(ctx, "route "+from.Name, err)
 	}
 	for _, e := range chain.Chain.Entries() {
 		pin := journal.Pin{Entry: e.Name, Ring: e.Ring.String(), Digest: e.Middleware.Describe().Digest}
@@ -161,15 +159,6 @@ func (s *Service) chainOptions(p *plan, t *table, getenv func(string) string) *h
 		o.Network.Hosts = nil
 	}
 	return o
-}
-
-// notReady returns err, the reason why a route cannot be served now, as an [*agents.NotReadyError].
-// It returns problems, such as a blocked module, and the error of a done ctx unchanged.
-func notReady(ctx context.Context, name string, err error) error {
-	if _, known := errors.AsType[*httpapi.Problem](err); known || ctx.Err() != nil {
-		return err
-	}
-	return &agents.NotReadyError{What: "route " + name, Err: err}
 }
 
 // hidden returns the names of the operator's modules in the route, which clients must not see.
