@@ -310,13 +310,6 @@ func (n *Tenant) AgentNames(ctx context.Context) (agents []StoredAgent, err erro
 	return agents, err
 }
 
-// agentWith returns the name of an agent that refers to a module in its newest version, or in one that
-// an alias or an active rollout refers to. It returns an empty string if there is none.
-func agentWith(t scoped, digest string) (name string, err error) {
-	return name, t.row([]any{&name},
-		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
-}
-
 // DeleteAgent deletes all versions of an agent, its aliases with their moves, and its rollouts. It fails with
 // [ErrNoAgent] if the tenant has no such agent. It does not delete the agent's runs.
 func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {

@@ -1,6 +1,12 @@
 package store
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/store/database"
+)
 
 // A ModuleUser is an agent that uses a module.
 type ModuleUser struct {
@@ -54,4 +60,38 @@ func (n *Tenant) ModuleUsers(ctx context.Context, digest string, limit int) (use
 			AND agents.modules LIKE '%"' || $2 || '"%' ORDER BY agent_aliases.agent, agent_aliases.alias`, digest, limit)
 	})
 	return users, err
+}
+
+// checkAgentsWithout fails with [ErrInUse] if an agent refers to a module in its newest version, or in one
+// that an alias or an active rollout refers to. The error names one such version, and what to do.
+func checkAgentsWithout(t scoped, digest string) error {
+	var agent string
+	if err := t.row([]any{&agent},
+		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest); err != nil || agent == "" {
+		return err
+	}
+	var version, newest int64
+	var alias, rollout string
+	if err := t.row([]any{&version, &newest, &alias, &rollout}, `SELECT version,
+			(SELECT max(version) FROM agents WHERE tenant = $1 AND name = $2),
+			COALESCE((SELECT min(alias) FROM agent_aliases WHERE tenant = $1 AND agent = $2 AND agent_aliases.version = agents.version), ''),
+			COALESCE((SELECT min(id) FROM rollouts WHERE tenant = $1 AND agent = $2 AND ended_ms = 0
+				AND (stable_version = agents.version OR canary_version = agents.version)), '')
+		FROM agents WHERE tenant = $1 AND name = $2 AND modules LIKE '%"' || $3 || '"%' AND (version IN (`+referred+`)
+			OR version = (SELECT max(version) FROM agents WHERE tenant = $1 AND name = $2))
+		ORDER BY version DESC LIMIT 1`, agent, digest); err != nil {
+		return err
+	}
+	var remedies []string
+	if version == newest {
+		remedies = append(remedies, "store a version without the module")
+	}
+	if rollout != "" {
+		remedies = append(remedies, "end rollout "+rollout)
+	}
+	if alias != "" {
+		remedies = append(remedies, "move alias "+alias)
+	}
+	return database.ForCaller(fmt.Errorf("sha256:%s: %w by version %d of agent %s; %s, or delete the agent first",
+		digest, ErrInUse, version, agent, strings.Join(remedies, " and ")))
 }

@@ -232,20 +232,18 @@ func (n *Tenant) ModuleName(ctx context.Context, name, version string) (m Module
 // that is the newest or that an alias or an active rollout refers to.
 func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 	return n.update(ctx, func(t scoped) error {
-		user, err := agentWith(t, digest)
-		if err != nil {
+		if err := checkAgentsWithout(t, digest); err != nil {
 			return err
-		}
-		if user != "" {
-			return database.ForCaller(
-				fmt.Errorf("sha256:%s: %w by agent %s; change or delete that first", digest, ErrInUse, user),
-			)
 		}
 		switch used, err := gatewayUses(t, digest); {
 		case err != nil:
 			return err
 		case used:
-			return database.ForCaller(fmt.Errorf("sha256:%s: %w by the gateway; change or delete that first", digest, ErrInUse))
+			return database.ForCaller(fmt.Errorf(
+				"sha256:%s: %w by the newest version of the gateway; store a version without the module, or delete the gateway first",
+				digest,
+				ErrInUse,
+			))
 		}
 		deleted, err := t.Exec(`DELETE FROM tenant_modules WHERE tenant = $1 AND digest = $2`, digest)
 		if err != nil {

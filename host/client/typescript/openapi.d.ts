@@ -839,7 +839,8 @@ export interface paths {
         post?: never;
         /**
          * Delete a module and its names
-         * @description Fails with 409 if the newest version of an agent uses the module.
+         * @description Fails with 409 if the newest version of the gateway uses the module, or a version of an agent that is the newest,
+         *     or that an alias or an active rollout refers to.
          */
         delete: operations["delete-module"];
         options?: never;

@@ -101,7 +101,8 @@ response is a stream of events: progress, then module or problem.`,
 		Scope:   httpapi.ModulesWrite,
 		Tag:     tag,
 		Summary: "Delete a module and its names",
-		About:   "Fails with 409 if the newest version of an agent uses the module.",
+		About: `Fails with 409 if the newest version of the gateway uses the module, or a version of an agent that is the newest,
+or that an alias or an active rollout refers to.`,
 	}, m.delete)
 }
 

@@ -87,9 +87,41 @@ func testAliases(t *testing.T, open Opener) {
 	require.Equal(t, int64(2), named(store.AgentRef{}), "the version of an alias is not deleted")
 	_, err = acme.Agent(ctx, "a", 1)
 	require.ErrorIs(t, err, store.ErrNoAgent)
-	requireUsed(t, s, acme, "d2", true)
+	requireUsed(t, s, acme, "d2", "in use by version 2 of agent a; move alias stable, or delete the agent first")
+	requireUsed(
+		t,
+		s,
+		acme,
+		"d119",
+		"in use by version 113 of agent a; store a version without the module, or delete the agent first",
+	)
+	rollout := &store.Rollout{ID: "ro_1", Agent: "a", Alias: "stable", Canary: 113, Plan: []byte(`{}`)}
+	require.NoError(t, acme.CreateRollout(ctx, rollout))
+	requireUsed(
+		t,
+		s,
+		acme,
+		"d2",
+		"in use by version 2 of agent a; end rollout ro_1 and move alias stable, or delete the agent first",
+	)
+	requireUsed(
+		t,
+		s,
+		acme,
+		"d119",
+		"in use by version 113 of agent a; store a version without the module and end rollout ro_1, or delete the agent first",
+	)
+	_, err = acme.UpdateRollout(
+		ctx,
+		"ro_1",
+		func(r *store.Rollout, _ func(store.Arm, int) ([]store.RolloutRun, error)) error {
+			r.Status = store.RolloutAborted
+			return nil
+		},
+	)
+	require.NoError(t, err)
 	require.NoError(t, acme.DeleteAlias(ctx, "a", "stable", by))
-	requireUsed(t, s, acme, "d2", false)
+	requireUsed(t, s, acme, "d2", "")
 	put(200)
 	_, err = acme.Agent(ctx, "a", 2)
 	require.ErrorIs(t, err, store.ErrNoAgent)
@@ -112,15 +144,17 @@ func testAliases(t *testing.T, open Opener) {
 	require.Empty(t, list, "an agent of the same name has no aliases of the deleted one")
 }
 
-// requireUsed checks whether an agent of the tenant refers to a module.
-func requireUsed(t *testing.T, s store.Store, n *store.Tenant, digest string, used bool) {
+// requireUsed checks that a module cannot be deleted, for a reason with which the error ends, or that it can if
+// why is empty.
+func requireUsed(t *testing.T, s store.Store, n *store.Tenant, digest, why string) {
 	t.Helper()
 	ctx := t.Context()
 	require.NoError(t, n.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", About: []byte(`{}`)}, "", ""))
 	err := n.DeleteModule(ctx, digest)
-	if used {
-		require.ErrorIs(t, err, store.ErrInUse)
+	if why == "" {
+		require.NoError(t, err)
 		return
 	}
-	require.NoError(t, err)
+	require.ErrorIs(t, err, store.ErrInUse)
+	require.EqualError(t, err, "sha256:"+digest+": "+why)
 }

@@ -234,7 +234,9 @@ func modulesShow(e *cli.Env) *cobra.Command {
 }
 
 func modulesRemove(e *cli.Env) *cobra.Command {
-	return Command(e, &cobra.Command{Use: "rm MODULE", Short: "Delete a module that no agent's newest version uses"},
+	return Command(e, &cobra.Command{Use: "rm MODULE", Short: "Delete a module that is not in use",
+		Long: `Delete a module and its names. A module is in use if the newest version of the gateway uses it, or a
+version of an agent that is the newest, or that an alias or an active rollout refers to.`},
 		func(ctx context.Context, r *Session, args []string) error {
 			if err := r.DeleteModule(ctx, args[0]); err != nil {
 				return err
