@@ -185,6 +185,15 @@ func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
 	return a, err
 }
 
+// checkVersion fails with [ErrNoAgent] if an agent has no such version. Unlike for agentIn, 0 is not the newest.
+func checkVersion(t scoped, name string, version int64) error {
+	if version < 1 {
+		return noAgent(t, name)
+	}
+	_, err := agentIn(t, name, version)
+	return err
+}
+
 // noAgent returns the error for an agent that does not exist, or that lacks a version.
 func noAgent(t scoped, name string) error {
 	var newest int64

@@ -65,7 +65,7 @@ func noAlias(agent, name string) error {
 }
 
 // SetAlias makes name an alias of a version of an agent, and returns it. It fails with [ErrNoAgent] if
-// the agent has no such version, with [ErrInUse] while a rollout moves the alias, and with a
+// the agent has no such version, such as 0, with [ErrInUse] while a rollout moves the alias, and with a
 // [*QuotaError] if the agent has 50 aliases.
 func (n *Tenant) SetAlias(
 	ctx context.Context,
@@ -74,7 +74,7 @@ func (n *Tenant) SetAlias(
 	by AliasChange,
 ) (a *Alias, err error) {
 	err = n.update(ctx, func(t scoped) error {
-		if _, err := agentIn(t, agent, version); err != nil {
+		if err := checkVersion(t, agent, version); err != nil {
 			return err
 		}
 		if err := checkNoRollout(t, agent, name); err != nil {

@@ -136,7 +136,7 @@ func noRollout(id string) error {
 // rollouts.
 func (n *Tenant) CreateRollout(ctx context.Context, r *Rollout) error {
 	return n.update(ctx, func(t scoped) error {
-		if _, err := agentIn(t, r.Agent, r.Canary); err != nil {
+		if err := checkVersion(t, r.Agent, r.Canary); err != nil {
 			return err
 		}
 		a, err := aliasIn(t, r.Agent, r.Alias)

@@ -61,8 +61,11 @@ func testAliases(t *testing.T, open Opener) {
 		_, err = tenant.AgentOf(ctx, store.AgentRef{Name: "b", Alias: "stable"})
 		require.ErrorIs(t, err, store.ErrNoAgent)
 	}
-	_, err = acme.SetAlias(ctx, "a", "stable", 4, by)
-	require.ErrorIs(t, err, store.ErrNoAgent)
+	for _, version := range []int64{4, 0, -1} {
+		_, err = acme.SetAlias(ctx, "a", "stable", version, by)
+		require.ErrorIs(t, err, store.ErrNoAgent, version)
+		require.EqualError(t, err, "agent a: no such version; its newest version is 3")
+	}
 	_, err = beta.SetAlias(ctx, "a", "stable", 1, by)
 	require.ErrorIs(t, err, store.ErrNoAgent)
 	require.ErrorIs(t, beta.DeleteAlias(ctx, "a", "stable", by), store.ErrNoAlias)
