@@ -134,8 +134,8 @@ func dequeue(t scoped, run string, p *threadPlace) error {
 // maxQueuedRuns limits the queued runs of all threads of a tenant.
 const maxQueuedRuns = 1000
 
-// maxEndUserQueuedRuns limits the queued runs of one end user. It applies to the runs that tokens start, so that an
-// end user cannot fill the queues of the tenant.
+// maxEndUserQueuedRuns limits the queued runs that the tokens of one end user started, so that an end user cannot
+// fill the queues of the tenant. Runs that the tenant itself queues in the end user's threads do not count.
 const maxEndUserQueuedRuns = 32
 
 // EnqueueRun adds a run to the queue of its thread. r.Log is the data that the caller needs to start the run; see
@@ -168,7 +168,7 @@ func (n *Tenant) EnqueueRun(ctx context.Context, r *journal.Creation) error {
 			}
 			if r.Token != "" {
 				if err := checkCount(t, "queued_runs", maxEndUserQueuedRuns,
-					`SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'queued' AND subject = $2`, r.Subject); err != nil {
+					`SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'queued' AND subject = $2 AND token <> ''`, r.Subject); err != nil {
 					return err
 				}
 			}

@@ -245,7 +245,12 @@ func testTokenThreads(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, list[0].Used.Runs)
 
-	// One end user cannot fill the queues of the tenant.
+	// One end user cannot fill the queues of the tenant. The tenant's own runs do not count.
+	_, err = acme.CreateThread(ctx, &store.Thread{ID: "served", Subject: "ann"})
+	require.NoError(t, err)
+	for i := range 5 {
+		require.NoError(t, acme.EnqueueRun(ctx, creation(fmt.Sprint("served", i), "served", journal.EndUser{})))
+	}
 	many, _ := newToken(t, acme, key.ID, store.TokenUsage{Runs: 100})
 	var full *store.QuotaError
 	queued := 0
