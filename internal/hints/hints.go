@@ -3,20 +3,22 @@
 // lost, delayed or received twice, so receivers must check it against the database.
 //
 // [Bus] has two implementations: package notify uses PostgreSQL's NOTIFY, and package natsbus core
-// NATS. Package hintstest tests both. A single server uses neither, and has [None].
+// NATS. A single server uses neither, and has
+// [None]. Package hintstest tests all of them.
 package hints
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // A Bus passes hints between servers. It is safe for concurrent use.
 type Bus interface {
 	// Publish sends a hint to all subscribers of a topic, including the subscribers in this server. It does not wait:
 	// it drops the hint if too many hints are waiting or if the transport is down. It fails with an error that wraps
-	// [ErrInvalid] if the topic is invalid or the hint is larger than MaxBytes. With NOTIFY, it also fails so if the
-	// hint is not UTF-8 or contains NUL.
+	// [ErrInvalid] if the topic is invalid, or if the hint is larger than MaxBytes, not UTF-8, or contains NUL.
 	Publish(topic string, hint []byte) error
 	// Subscribe calls receive for each hint of a topic, one at a time, until cancel is called.
 	// receive must not block and must not keep the hint.
@@ -60,10 +62,14 @@ func CheckTopic(name string) error {
 	return nil
 }
 
-// Check fails with [ErrInvalid] if the topic is invalid, or if the hint has more than maxBytes bytes.
+// Check fails with [ErrInvalid] if the topic is invalid, or if the hint has more than maxBytes bytes, is not
+// UTF-8, or contains NUL, which NOTIFY cannot send.
 func Check(topic string, hint []byte, maxBytes int) error {
 	if len(hint) > maxBytes {
 		return fmt.Errorf("%w: %d bytes for %s, want at most %d", ErrInvalid, len(hint), topic, maxBytes)
+	}
+	if !utf8.Valid(hint) || bytes.IndexByte(hint, 0) >= 0 {
+		return fmt.Errorf("%w: the hint for %s is not UTF-8 without NUL", ErrInvalid, topic)
 	}
 	return CheckTopic(topic)
 }

@@ -3,6 +3,7 @@
 package hintstest
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -23,7 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) hints.Bus) {
 	t.Run("order", func(t *testing.T) { testOrder(t, buses) })
 	t.Run("group", func(t *testing.T) { testGroup(t, buses) })
 	t.Run("cancel", func(t *testing.T) { testCancel(t, buses) })
-	t.Run("invalid", func(t *testing.T) { testInvalid(t, buses[0]) })
+	t.Run("invalid", func(t *testing.T) { Invalid(t, buses[0]) })
 	t.Run("flood", func(t *testing.T) { testFlood(t, buses) })
 }
 
@@ -152,8 +153,8 @@ func testCancel(t *testing.T, buses []hints.Bus) {
 	require.Empty(t, in.all())
 }
 
-// testInvalid checks that invalid topics and hints are rejected.
-func testInvalid(t *testing.T, b hints.Bus) {
+// Invalid checks that a bus rejects invalid topics and hints, and accepts a hint of the maximum size.
+func Invalid(t *testing.T, b hints.Bus) {
 	for _, topic := range []string{
 		"", ".", "a.", ".a", "a..b", "a b", "a\n", "a*", ">", "a.>", "ä", "$JS.API", strings.Repeat("a", 129),
 	} {
@@ -162,8 +163,14 @@ func testInvalid(t *testing.T, b hints.Bus) {
 		require.ErrorIs(t, err, hints.ErrInvalid, "%q", topic)
 		_, err = b.SubscribeGroup("a", topic, func([]byte) {})
 		require.ErrorIs(t, err, hints.ErrInvalid, "%q", topic)
+		_, err = b.SubscribeGroup(topic, "a", func([]byte) {})
+		require.ErrorIs(t, err, hints.ErrInvalid, "%q", topic)
 	}
-	require.ErrorIs(t, b.Publish("a", make([]byte, b.MaxBytes()+1)), hints.ErrInvalid)
+	largest := bytes.Repeat([]byte("x"), b.MaxBytes())
+	require.NoError(t, b.Publish("a", largest))
+	for _, hint := range [][]byte{append(largest, 'x'), []byte("a\x00b"), []byte("\xff")} {
+		require.ErrorIs(t, b.Publish("a", hint), hints.ErrInvalid, "%.10q", hint)
+	}
 }
 
 // testFlood checks that Publish does not wait for a subscriber that is slow, and that large hints

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -163,13 +162,10 @@ func (b *Bus) send(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// Publish implements [hints.Bus]. A hint must be UTF-8 without NUL.
+// Publish implements [hints.Bus].
 func (b *Bus) Publish(topic string, hint []byte) error {
 	if err := hints.Check(topic, hint, maxBytes); err != nil {
 		return err
-	}
-	if text := string(hint); !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return fmt.Errorf("%w: a hint for %s is not UTF-8 without NUL", hints.ErrInvalid, topic)
 	}
 	select {
 	case b.queue <- topic + "\n" + string(hint):

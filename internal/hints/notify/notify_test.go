@@ -33,14 +33,6 @@ func TestOpenRejects(t *testing.T) {
 	require.ErrorContains(t, err, "open hints: ")
 }
 
-// TestPublishText checks that hints which PostgreSQL cannot send are rejected.
-func TestPublishText(t *testing.T) {
-	b := open(t, "postgres://127.0.0.1:1/nowhere") // nothing listens there; Open does not connect
-	require.ErrorIs(t, b.Publish("a", []byte("a\x00b")), hints.ErrInvalid)
-	require.ErrorIs(t, b.Publish("a", []byte("\xff")), hints.ErrInvalid)
-	require.NoError(t, b.Publish("a", []byte("ok")))
-}
-
 // TestReconnect checks that hints pass again after the server ended all connections of the bus.
 func TestReconnect(t *testing.T) {
 	url := postgrestest.Start(t).Create(t, "hints")

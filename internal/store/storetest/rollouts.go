@@ -37,7 +37,11 @@ func testRollouts(t *testing.T, open Opener) {
 	_, err := acme.SetAlias(ctx, "a", "stable", 1, store.AliasChange{})
 	require.NoError(t, err)
 	require.ErrorIs(t, beta.CreateRollout(ctx, r), store.ErrNoAgent)
-	require.ErrorIs(t, acme.CreateRollout(ctx, &store.Rollout{ID: "ro_0", Agent: "a", Alias: "stable", Plan: []byte(`{}`)}), store.ErrNoAgent)
+	require.ErrorIs(
+		t,
+		acme.CreateRollout(ctx, &store.Rollout{ID: "ro_0", Agent: "a", Alias: "stable", Plan: []byte(`{}`)}),
+		store.ErrNoAgent,
+	)
 	require.NoError(t, acme.CreateRollout(ctx, r))
 	again1 := *r
 	again1.ID = "ro_2"
