@@ -60,8 +60,8 @@ type Options struct {
 	// heartbeats. Gone reports whether another process has certainly ended; see [journal.Options].
 	Owner string
 	Gone  func(owner string) bool
-	// CrashReports has the runs that the crash reports of earlier processes of this machine name, by
-	// the processes' owners. Optional.
+	// CrashReports has the crash reports of earlier processes of this machine, by the processes' owners.
+	// The value is the run that the report names, or empty. Optional.
 	CrashReports map[string]string
 	// LeaseTTL is the time after a server's last heartbeat at which its leases expire and other
 	// servers take over its runs. The default is [journal.DefaultLeaseTTL].

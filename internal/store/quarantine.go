@@ -36,6 +36,8 @@ type Crash struct {
 	Largest bool       // whether the last heartbeat reported the run, and no run that held more
 	Alone   bool       // whether the process had resumed the run as its only suspect; see [Quarantine.Suspect]
 	Killed  bool       // whether the OOM killer killed a process of the cgroup after the last heartbeat
+	// Isolated reports whether the process had resumed the run and executed nothing else at all.
+	Isolated bool
 }
 
 // A Quarantine holds evidence about crashed processes, and the runs that must not be resumed because
@@ -208,7 +210,7 @@ func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, e
 		if err != nil || !found {
 			return err
 		}
-		var over, others, trials int64
+		var over, others, trials, isolated int64
 		measured, err := database.One(
 			t,
 			`SELECT held_bytes, share_bytes, over_ms FROM run_accounts WHERE owner = $1 AND run = $2`,
@@ -223,11 +225,12 @@ func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, e
 		if _, err := database.One(t, `SELECT count(*) FROM run_accounts WHERE owner = $1 AND run <> $2 AND held_bytes > $3`, []any{owner, run, d.Account.Held}, &others); err != nil {
 			return err
 		}
-		if _, err := database.One(t, `SELECT count(*) FROM suspects WHERE owner = $1 AND run = $2`, []any{owner, run}, &trials); err != nil {
+		if _, err := database.One(t, `SELECT count(*), COALESCE(max(alone), 0) FROM suspects WHERE owner = $1 AND run = $2`, []any{owner, run}, &trials, &isolated); err != nil {
 			return err
 		}
 		d.Account.Over, d.Largest, d.Alone, d.Killed = time.Duration(over)*time.Millisecond, measured &&
 			others == 0, trials > 0, killed > 0
+		d.Isolated = isolated > 0
 		crash = &d
 		return nil
 	})
@@ -241,6 +244,9 @@ func (s *store) Suspect(ctx context.Context, run, owner string, alone bool) erro
 		value = 1
 	}
 	return s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
+		if _, err := t.Exec(`UPDATE run_crashes SET alone = $3 WHERE run = $1 AND owner = $2`, run, owner, value); err != nil {
+			return err
+		}
 		_, err := t.Exec(`INSERT INTO suspects (run, owner, alone) VALUES ($1, $2, $3)
 			ON CONFLICT (run) DO UPDATE SET owner = $2, alone = $3`, run, owner, value)
 		return err

@@ -13,20 +13,24 @@ import (
 // A RunCrash describes a process that ended uncleanly while it executed a run, for a reason other than
 // memory. See [Crashes.RunCrashes].
 type RunCrash struct {
-	Owner  string
-	Node   string        // the name of the process's machine
-	Silent time.Duration // time since the last heartbeat of the process
-	Lived  time.Duration // time for which the process executed the run; 0 if unknown
-	Alone  bool          // whether the process executed nothing but the run; see [Quarantine.Suspect]
-	Named  bool          // whether the crash report of the process names the run
+	Owner    string
+	Node     string        // the name of the process's machine
+	Silent   time.Duration // time since the last heartbeat of the process
+	Lived    time.Duration // time for which the process executed the run; 0 if unknown
+	Alone    bool          // whether the process executed nothing but the run; see [Quarantine.Suspect]
+	Reported bool          // whether the process wrote a crash report; see [Crashes.ReportCrash]
+	Named    bool          // whether the crash report of the process names the run
 
-	recorded bool // whether the end was recorded by RunCrashes or NameCrash
+	recorded bool // whether the end was recorded by RunCrashes or ReportCrash
 }
 
 // MaxLived is the maximum of the time between the start of a run in a process and the end of this
 // process for which the run counts as a possible cause of the end, if an earlier process of the run
 // also ended uncleanly.
 const MaxLived = 30 * time.Second
+
+// unrelatedTime is the time for which the end of a process counts for [Crashes.UnrelatedCrash].
+const unrelatedTime = 10 * time.Minute
 
 // Crashes counts, for each run, the processes that ended uncleanly while they executed it. A process
 // that sends another heartbeat, or ends cleanly, does not count any more.
@@ -38,9 +42,13 @@ type Crashes interface {
 	// Resuming records that a process begins to resume a run whose earlier process ended uncleanly. If
 	// the process ends within [MaxLived], it counts even if it has not claimed the run.
 	Resuming(ctx context.Context, run, owner string) error
-	// NameCrash records that the crash report of a process names a run. It does nothing if the store has
-	// no such run or process.
-	NameCrash(ctx context.Context, run, owner string) error
+	// ReportCrash records that a process has written a crash report, without a signal from another
+	// process. The report names a run, or none if run is empty. ReportCrash ignores a run and a process
+	// that the store does not have.
+	ReportCrash(ctx context.Context, run, owner string) error
+	// UnrelatedCrash reports whether another process has ended uncleanly in the last ten minutes, although
+	// it executed neither the run nor another suspect alone.
+	UnrelatedCrash(ctx context.Context, run string) (bool, error)
 	// SuspectOwners returns at most 100 processes that execute a run that may have ended another
 	// process, if one of both processes is on the machine node. Only Owner and Silent are set.
 	SuspectOwners(ctx context.Context, node string) ([]RunCrash, error)
@@ -94,14 +102,15 @@ func (s *store) RunCrashes(ctx context.Context, run, owner string) (list []RunCr
 func readCrashes(t database.Tx, run string) (list []RunCrash, err error) {
 	err = t.Query(func(scan func(...any) error) error {
 		var c RunCrash
-		var silent, lived, recorded, named, alone int64
-		err := scan(&c.Owner, &c.Node, &silent, &lived, &recorded, &named, &alone)
+		var silent, lived, recorded, reported, named, alone int64
+		err := scan(&c.Owner, &c.Node, &silent, &lived, &recorded, &reported, &named, &alone)
 		c.Silent, c.Lived = time.Duration(silent)*time.Millisecond, time.Duration(max(lived, 0))*time.Millisecond
-		c.recorded, c.Named, c.Alone = recorded != 0, named != 0, alone != 0
+		c.recorded, c.Reported, c.Named, c.Alone = recorded != 0, reported != 0, named != 0, alone != 0
 		list = append(list, c)
 		return err
 	}, `SELECT c.owner, p.node, NOW_MS - p.seen_ms, CASE WHEN c.resumed_ms = 0 THEN 0 ELSE p.seen_ms - c.resumed_ms END,
-			c.crashed_ms, c.named, (SELECT count(*) FROM suspects AS s WHERE s.run = c.run AND s.owner = c.owner AND s.alone = 1)
+			c.crashed_ms, p.reported, c.named,
+			c.alone + (SELECT count(*) FROM suspects AS s WHERE s.run = c.run AND s.owner = c.owner AND s.alone = 1)
 		FROM run_crashes AS c JOIN processes AS p ON p.owner = c.owner
 		WHERE c.run = $1 AND p.seen_ms < NOW_MS - $2 AND `+crashed+`
 		ORDER BY `+crashedAt+`, c.owner`,
@@ -120,14 +129,30 @@ func resuming(t database.Tx, run, owner string) error {
 	return err
 }
 
-// NameCrash implements [Crashes].
-func (s *store) NameCrash(ctx context.Context, run, owner string) error {
+// ReportCrash implements [Crashes].
+func (s *store) ReportCrash(ctx context.Context, run, owner string) error {
 	return s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
+		if _, err := t.Exec(`UPDATE processes SET reported = 1 WHERE owner = $1`, owner); err != nil {
+			return err
+		}
 		_, err := t.Exec(`INSERT INTO run_crashes (run, owner, crashed_ms, resumed_ms, named)
 			SELECT runs.id, p.owner, NOW_MS, 0, 1 FROM runs, processes AS p WHERE runs.id = $1 AND p.owner = $2
 			ON CONFLICT (run, owner) DO UPDATE SET crashed_ms = NOW_MS, named = 1`, run, owner)
 		return err
 	})
+}
+
+// UnrelatedCrash implements [Crashes].
+func (s *store) UnrelatedCrash(ctx context.Context, run string) (found bool, err error) {
+	var n int64
+	err = s.db.View(ctx, func(t database.Tx) error {
+		_, err := database.One(t, `SELECT count(*) FROM processes AS p
+			WHERE p.seen_ms < NOW_MS - $2 AND p.seen_ms > NOW_MS - $3
+			AND NOT EXISTS (SELECT 1 FROM run_crashes AS c WHERE c.owner = p.owner AND (c.run = $1 OR c.alone = 1))`,
+			[]any{run, HeartbeatTimeout.Milliseconds(), unrelatedTime.Milliseconds()}, &n)
+		return err
+	})
+	return n > 0, err
 }
 
 // SuspectOwners implements [Crashes].
@@ -144,7 +169,7 @@ func (s *store) SuspectOwners(ctx context.Context, node string) (list []RunCrash
 			JOIN processes AS p ON p.owner = c.owner AND `+crashed+`
 			JOIN runs ON runs.id = c.run AND runs.status = 'running'
 			JOIN processes AS now ON now.owner = runs.owner
-			WHERE (now.owner <> c.owner AND now.seen_ms - `+crashedAt+` <= $2 OR c.named = 1) AND (now.node = $1 OR p.node = $1)
+			WHERE (now.owner <> c.owner AND now.seen_ms - `+crashedAt+` <= $2 OR c.named = 1 OR c.alone = 1) AND (now.node = $1 OR p.node = $1)
 			LIMIT 100`, node, MaxLived.Milliseconds())
 	})
 	return list, err

@@ -1,6 +1,7 @@
 package quarantine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,10 +17,20 @@ const (
 	// quarantine. Before that, it may be stopped or cut off from the database.
 	certainTime = store.MaxLived
 	// returnTime is the time for which other machines leave a suspect to the machines that it stopped.
+	// After a trial it is longer by certainTime.
 	returnTime = 15 * time.Second
-	// A trial takes twice as long as the run executed in the process that ended, plus minTrial, but at
-	// most store.MaxLived.
+	// A trial takes twice as long as the run executed in one of the processes that ended, plus minTrial,
+	// but at most store.MaxLived.
 	minTrial = 2 * time.Second
+)
+
+// A trial that ends without a crash report is half the evidence, because an operator, the kernel or a
+// power failure may have ended the process.
+const (
+	// maxSilent is the number of such trials after which a run is quarantined.
+	maxSilent = 2
+	// maxSilentUnrelated is maxSilent if a server that did not execute the run has also ended.
+	maxSilentUnrelated = 4
 )
 
 // A verdict is what happens to a run whose process ended for a reason other than memory.
@@ -33,30 +44,36 @@ const (
 )
 
 // verdictOf returns the verdict on a run with these crashes, the latest last. gone reports whether a
-// process is known to have ended.
-func verdictOf(crashes []store.RunCrash, gone func(owner string) bool) verdict {
-	if len(crashes) == 0 {
-		return resume
-	}
-	named := 0
-	var alone *store.RunCrash
+// process is known to have ended. unrelated reports whether another server also ended; see
+// [store.Crashes.UnrelatedCrash].
+func verdictOf(crashes []store.RunCrash, gone func(owner string) bool, unrelated bool) verdict {
+	named, silent := 0, 0
+	crashed, pending := false, false
 	for i := range crashes {
 		c := &crashes[i]
 		if c.Named {
 			named++
 		}
-		if c.Alone {
-			alone = c
+		switch {
+		case !c.Alone:
+		case c.Reported || c.Named:
+			crashed = true
+		case c.Silent >= certainTime || gone(c.Owner):
+			silent++
+		default:
+			pending = true
 		}
 	}
+	enough := maxSilent
+	if unrelated {
+		enough = maxSilentUnrelated
+	}
 	switch {
-	case named >= 2:
+	case crashed, named >= 2, silent >= enough:
 		return convict
-	case alone != nil && (alone.Named || alone.Silent >= certainTime || gone(alone.Owner)):
-		return convict
-	case alone != nil:
+	case pending:
 		return wait
-	case named > 0 || len(crashes) >= 2:
+	case silent > 0, named > 0, len(crashes) >= 2:
 		return try
 	}
 	return resume
@@ -68,24 +85,23 @@ func (q *Service) judgeCrash(ctx context.Context, info *journal.RunInfo, d *stor
 	if err != nil {
 		return false, err
 	}
-	switch verdictOf(crashes, q.gone) {
+	unrelated := false
+	if slices.ContainsFunc(crashes, func(c store.RunCrash) bool { return c.Alone }) {
+		if unrelated, err = q.options.Store.UnrelatedCrash(ctx, info.ID); err != nil {
+			return false, err
+		}
+	}
+	switch verdictOf(crashes, q.gone, unrelated) {
 	case wait:
 		return false, nil
 	case try:
 		return q.startAlone(ctx, info, crashes)
 	case convict:
-		reason := fmt.Sprintf("%d servers ended while they executed the run", len(crashes))
-		evidence := slices.IndexFunc(crashes, func(c store.RunCrash) bool { return c.Alone })
-		if evidence >= 0 {
-			reason += ", one of them while it executed nothing else"
-		} else {
-			evidence = slices.IndexFunc(crashes, func(c store.RunCrash) bool { return c.Named })
-			reason += ", and the crash reports of two name it"
-		}
+		reason, owner := evidenceIn(crashes)
 		q.options.Logger.Warn("run quarantined", "tenant", info.Tenant, "run", info.ID, "reason", reason)
 		return false, q.options.Store.Quarantine(ctx, info, &store.Evidence{
 			Node: d.Node, Reason: reason, Held: d.Account.Held, Share: d.Account.Share, Used: d.Used, Limit: d.Limit,
-			Owner: crashes[evidence].Owner,
+			Owner: owner,
 		})
 	default:
 		if len(crashes) == 0 || q.isolated() {
@@ -93,6 +109,28 @@ func (q *Service) judgeCrash(ctx context.Context, info *journal.RunInfo, d *stor
 		}
 		return true, q.options.Store.Resuming(ctx, info.ID, q.options.Owner)
 	}
+}
+
+// evidenceIn returns the reason why a run with these crashes is quarantined, and the process whose end
+// is the evidence.
+func evidenceIn(crashes []store.RunCrash) (reason, owner string) {
+	reason = fmt.Sprintf("%d servers ended while they executed the run", len(crashes))
+	trials, crashed := 0, false
+	for i := range crashes {
+		c := &crashes[i]
+		if c.Alone && !crashed {
+			owner, crashed = c.Owner, c.Reported || c.Named
+			trials++
+		}
+	}
+	switch {
+	case crashed:
+		return reason + ", one of them crashed while it executed nothing else", owner
+	case trials > 0:
+		return fmt.Sprintf("%s, %d of them while they executed nothing else", reason, trials), owner
+	}
+	named := slices.IndexFunc(crashes, func(c store.RunCrash) bool { return c.Named })
+	return reason + ", and the crash reports of two name it", crashes[named].Owner
 }
 
 // gone reports whether a process is known to have ended.
@@ -106,7 +144,11 @@ func (q *Service) startAlone(ctx context.Context, info *journal.RunInfo, crashes
 	now := time.Now()
 	last := &crashes[len(crashes)-1]
 	stopped := slices.ContainsFunc(crashes, func(c store.RunCrash) bool { return c.Node == q.node })
-	if !stopped && last.Silent < returnTime {
+	away := returnTime
+	if last.Alone {
+		away += certainTime
+	}
+	if !stopped && last.Silent < away {
 		return false, nil
 	}
 	q.mu.Lock()
@@ -127,7 +169,8 @@ func (q *Service) startAlone(ctx context.Context, info *journal.RunInfo, crashes
 		return false, err
 	}
 	q.trial, q.began = info, now
-	q.limit = min(2*last.Lived+minTrial, store.MaxLived)
+	longest := slices.MaxFunc(crashes, func(a, b store.RunCrash) int { return cmp.Compare(a.Lived, b.Lived) })
+	q.limit = min(2*longest.Lived+minTrial, store.MaxLived)
 	q.options.Logger.Info("run resumed alone: servers ended while they executed it",
 		"tenant", info.Tenant, "run", info.ID, "servers", len(crashes), "nothing else in progress", idle)
 	return true, nil

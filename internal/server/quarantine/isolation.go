@@ -71,7 +71,7 @@ func (q *Service) isolated() bool {
 // request if a run that may have stopped this machine waits for a trial.
 func (q *Service) begin(ctx context.Context) error {
 	for owner, run := range q.options.Reports {
-		if err := q.options.Store.NameCrash(ctx, run, owner); err != nil {
+		if err := q.options.Store.ReportCrash(ctx, run, owner); err != nil {
 			return err
 		}
 	}

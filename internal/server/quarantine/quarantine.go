@@ -24,8 +24,10 @@ import (
 //
 // If memory was not short, the runs of the process are resumed at once, and the crash is recorded for
 // each. A run that then ends its second process within [store.MaxLived], or that the crash report of
-// its process names, is tried: a process executes it and nothing else. A run that ends this process
-// too is quarantined, and so is a run that two crash reports name.
+// its process names, is tried: a process executes it and nothing else. If this process crashes, the run
+// is quarantined. If it ends without a crash report, the trial is repeated, and the run is quarantined
+// after the second such trial, or the fourth if another server also ended. A run that two crash reports
+// name is quarantined, too.
 type Service struct {
 	options *Options
 	of      *account.Account // the account of the process
@@ -59,7 +61,8 @@ type Options struct {
 	Gone func(owner string) bool
 	// Single is set if no other server shares the store.
 	Single bool
-	// Reports has the runs that the crash reports of earlier processes name, by owner. Optional.
+	// Reports has the crash reports of earlier processes, by owner. The value is the run that the report
+	// names, or empty. Optional.
 	Reports map[string]string
 }
 
@@ -86,7 +89,9 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 	if err != nil || d == nil {
 		return err == nil && !q.isolated(), err
 	}
-	memory := d.Killed || d.Pressure >= 1000*overload.RejectAt
+	// While the process executed nothing but the run, the OOM killer alone is no evidence: the memory of
+	// other processes may have been the reason.
+	memory := d.Killed && !d.Isolated || d.Pressure >= 1000*overload.RejectAt
 	reason := ""
 	switch {
 	case exceedsShare(&d.Account):

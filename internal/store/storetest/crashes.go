@@ -60,11 +60,15 @@ func testRunCrashes(t *testing.T, open Opener) {
 	start("paused", "second")
 	owners, _ = crashes("run", "paused")
 	require.Empty(t, owners, "heartbeats arrive again")
-	require.NoError(t, s.NameCrash(ctx, "run", "unknown"))
-	require.NoError(t, s.NameCrash(ctx, "unknown", "first"))
-	require.NoError(t, s.NameCrash(ctx, "run", "first"))
-	require.NoError(t, s.Suspect(ctx, "run", "first", true))
+	require.NoError(t, s.ReportCrash(ctx, "run", "unknown"))
+	require.NoError(t, s.ReportCrash(ctx, "", "first"))
 	owners, list := crashes("run", "first")
+	require.Equal(t, []string{"first"}, owners)
+	require.True(t, list[0].Reported && !list[0].Named && !list[0].Alone)
+	require.NoError(t, s.ReportCrash(ctx, "unknown", "first"))
+	require.NoError(t, s.ReportCrash(ctx, "run", "first"))
+	require.NoError(t, s.Suspect(ctx, "run", "first", true))
+	owners, list = crashes("run", "first")
 	require.Equal(t, []string{"first"}, owners)
 	require.True(t, list[0].Named && list[0].Alone)
 	require.Equal(t, []string{"first"}, suspects("node of first"), "named once")
@@ -90,4 +94,53 @@ func testRunCrashes(t *testing.T, open Opener) {
 	info, err := s.Run(ctx, "run")
 	require.NoError(t, err)
 	require.Equal(t, journal.StatusRunning, info.Status)
+}
+
+// testTrials checks that the store keeps all processes that executed nothing but a run, and which other
+// processes count as unrelated to the run.
+func testTrials(t *testing.T, open Opener) {
+	s, _ := open(t, nil)
+	ctx := t.Context()
+	start := func(owners ...string) {
+		for _, owner := range owners {
+			require.NoError(t, s.StartProcess(ctx, &store.Process{Owner: owner, Node: "node"}))
+		}
+	}
+	try := func(run, owner string, alone bool) {
+		require.NoError(t, s.Resuming(ctx, run, owner))
+		require.NoError(t, s.Suspect(ctx, run, owner, alone))
+	}
+	unrelated := func(run string) bool {
+		found, err := s.UnrelatedCrash(ctx, run)
+		require.NoError(t, err)
+		return found
+	}
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "run", Owner: "first", Log: []byte("{}")}))
+	start("first", "second", "third", "busy", "other")
+	try("run", "first", true)
+	try("run", "second", true)
+	try("run", "busy", false)
+	try("run", "third", true)
+	try("another", "other", true)
+	require.False(t, unrelated("run"), "all processes are alive")
+
+	time.Sleep(store.HeartbeatTimeout + 100*time.Millisecond)
+	list, err := s.RunCrashes(ctx, "run", "third")
+	require.NoError(t, err)
+	alone := map[string]bool{}
+	for _, c := range list {
+		alone[c.Owner] = c.Alone
+	}
+	require.Equal(t, map[string]bool{"first": true, "second": true, "third": true, "busy": false}, alone)
+	for owner, want := range map[string]bool{"first": false, "third": true} {
+		d, err := s.CrashOf(ctx, owner, "run")
+		require.NoError(t, err)
+		require.Equal(t, want, d.Isolated, "the last process only")
+	}
+	require.False(t, unrelated("run"), "the trial of another run")
+	require.True(t, unrelated("another"), "a process that executed a run beside others")
+	start("more")
+	require.False(t, unrelated("run"), "alive")
+	require.NoError(t, s.EndProcess(ctx, "busy"))
+	require.False(t, unrelated("another"), "a clean end")
 }

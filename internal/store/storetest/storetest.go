@@ -91,6 +91,7 @@ func Run(t *testing.T, open Opener) {
 		"expired runs":             testExpiredRuns,
 		"silent processes":         testSilentProcesses,
 		"crashes of runs":          testRunCrashes,
+		"trials of runs":           testTrials,
 		"concurrent resumes":       testConcurrentResumes,
 		"storage quota":            testStorageQuota,
 		"storage of versions":      testStorageOfVersions,

@@ -25,14 +25,15 @@ const (
 )
 
 // ReportCrashes makes the Go runtime write a report to a file in cacheDir if this process crashes. It
-// returns the runs that the reports of earlier processes name, by owner, and removes these reports.
+// returns the reports of earlier processes, by owner, and removes them. The value is the run that the
+// report names, or empty. Reports of processes that a signal of another process ended are omitted.
 // stop removes the file of this process.
-func ReportCrashes(cacheDir string) (named map[string]string, stop func(), err error) {
+func ReportCrashes(cacheDir string) (reports map[string]string, stop func(), err error) {
 	dir := filepath.Join(cacheDir, crashFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
-	named, err = readCrashReports(dir)
+	reports, err = readCrashReports(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,19 +53,19 @@ func ReportCrashes(cacheDir string) (named map[string]string, stop func(), err e
 	if err := os.Setenv("GODEBUG", strings.Join(settings, ",")); err != nil {
 		return nil, nil, err
 	}
-	return named, func() {
+	return reports, func() {
 		_ = debug.SetCrashOutput(nil, debug.CrashOptions{})
 		_ = os.Remove(name)
 	}, nil
 }
 
-// readCrashReports reads the reports of processes that crashed, and removes them.
-func readCrashReports(dir string) (named map[string]string, err error) {
+// readCrashReports is [ReportCrashes] for the reports of earlier processes in the folder dir.
+func readCrashReports(dir string) (reports map[string]string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	named = map[string]string{}
+	reports = map[string]string{}
 	for _, e := range entries[:min(len(entries), maxCrashReports)] {
 		owner, err := url.QueryUnescape(e.Name())
 		if err != nil || !e.Type().IsRegular() {
@@ -80,14 +81,14 @@ func readCrashReports(dir string) (named map[string]string, err error) {
 		case len(report) == 0 && age < crashReportAge && !OwnerGone(owner):
 			continue // the process is alive
 		}
-		if run := crashedRun(report); run != "" {
-			named[owner] = run
+		if len(report) > 0 && !sentSignal.Match(report) {
+			reports[owner] = crashedRun(report)
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
-	return named, nil
+	return reports, nil
 }
 
 // readCrashReport returns the beginning of a report and the time since its last change.
@@ -106,6 +107,10 @@ func readCrashReport(path string) (report []byte, age time.Duration, err error) 
 }
 
 var (
+	// sentSignal matches the beginning of a report about a signal such as SIGABRT or SIGQUIT that a
+	// process sent. Its code is 0 or negative, and the runtime prints negative codes as unsigned numbers.
+	// The kernel's own signals have positive codes.
+	sentSignal = regexp.MustCompile(`\ASIG[A-Z0-9]+: [^\n]*\nPC=\S+ m=\d+ sigcode=(?:0|\d{10,})\b`)
 	// goroutineLine matches the header of a goroutine. The runtime indents the lines of a panic's text, so
 	// that a text cannot have this form.
 	goroutineLine = regexp.MustCompile(`(?m)^goroutine \d+ [^\n]*:$`)

@@ -2,12 +2,15 @@ package hosting
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/pprof"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -15,14 +18,21 @@ import (
 // envCrash makes the test binary crash, with crash reports in the folder that it names.
 const envCrash = "AGENT_RUNNER_TEST_CRASH"
 
+// envHow is "wait" if the test binary waits for a signal that ends it.
+const envHow = "AGENT_RUNNER_TEST_CRASH_HOW"
+
 // TestCrashHelper crashes in a goroutine of a run, with a text that imitates another goroutine.
 func TestCrashHelper(t *testing.T) {
 	dir := os.Getenv(envCrash)
 	if dir == "" {
-		t.Skip("a helper of TestReportCrashes")
+		t.Skip("a helper of TestReportCrashes and TestSentSignals")
 	}
 	_, _, err := ReportCrashes(dir)
 	require.NoError(t, err)
+	if os.Getenv(envHow) == "wait" {
+		fmt.Println("ready")
+		time.Sleep(time.Minute)
+	}
 	pprof.Do(t.Context(), pprof.Labels("run", "run_poison"), func(context.Context) {
 		done := make(chan bool)
 		go func() {
@@ -37,28 +47,76 @@ func TestCrashHelper(t *testing.T) {
 // crashed, whatever the text of the panic, and that it is read once.
 func TestReportCrashes(t *testing.T) {
 	dir := t.TempDir()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashHelper$")
-	cmd.Env = append(os.Environ(), envCrash+"="+dir)
+	cmd := crashHelper(dir, "panic")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "run_victim")
 	alive := filepath.Join(dir, crashFolder, url.QueryEscape("elsewhere/1/2/3/4"))
 	require.NoError(t, os.WriteFile(alive, nil, 0o600))
 
-	named, stop, err := ReportCrashes(dir)
+	reports, stop, err := ReportCrashes(dir)
 	require.NoError(t, err)
-	require.Len(t, named, 1)
-	for owner, run := range named {
+	require.Len(t, reports, 1)
+	for owner, run := range reports {
 		require.True(t, OwnerGone(owner), owner)
 		require.Equal(t, "run_poison", run)
 	}
-	named, _, err = ReportCrashes(dir)
+	reports, _, err = ReportCrashes(dir)
 	require.NoError(t, err)
-	require.Empty(t, named)
+	require.Empty(t, reports)
 	stop()
 	left, err := os.ReadDir(filepath.Join(dir, crashFolder))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "the empty report of a process that may be alive")
+}
+
+// TestSentSignals checks that a process that a signal of another process ended has no report.
+func TestSentSignals(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGSEGV} {
+		dir := t.TempDir()
+		cmd := crashHelper(dir, "wait")
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		_, err = out.Read(make([]byte, 1)) // it is ready
+		require.NoError(t, err)
+		require.NoError(t, cmd.Process.Signal(s))
+		require.Error(t, cmd.Wait())
+		folder := filepath.Join(dir, crashFolder)
+		files, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		report, err := os.ReadFile(filepath.Join(folder, files[0].Name()))
+		require.NoError(t, err)
+		require.Equal(t, s == syscall.SIGKILL, len(report) == 0)
+		reports, err := readCrashReports(folder)
+		require.NoError(t, err)
+		require.Empty(t, reports, "%v: %.200s", s, report)
+	}
+}
+
+// TestSentSignal checks which reports are about signals of other processes.
+func TestSentSignal(t *testing.T) {
+	t.Parallel()
+	for report, want := range map[string]bool{
+		"SIGABRT: abort\nPC=0x1 m=0 sigcode=0\n":                                                  true,
+		"SIGSEGV: segmentation violation\nPC=0x1 m=12 sigcode=0 addr=0x75a6\n":                    true,
+		"SIGABRT: abort\nPC=0x1 m=0 sigcode=18446744073709551610\n":                               true, // SI_TKILL
+		"SIGSEGV: segmentation violation\nPC=0x1 m=12 sigcode=1 addr=0x75a6\n":                    false,
+		"SIGSEGV: segmentation violation\nPC=0x1 m=12 sigcode=128 addr=0x0\n":                     false, // SI_KERNEL
+		"fatal error: fault\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x1 pc=0x1]\n": false,
+		"panic: SIGABRT: abort\nPC=0x1 m=0 sigcode=0\n":                                           false,
+		"panic: x\nSIGABRT: abort\nPC=0x1 m=0 sigcode=0\n":                                        false,
+	} {
+		require.Equal(t, want, sentSignal.MatchString(report), "%q", report)
+	}
+}
+
+// crashHelper returns a command that runs TestCrashHelper.
+func crashHelper(dir, how string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashHelper$")
+	cmd.Env = append(os.Environ(), envCrash+"="+dir, envHow+"="+how)
+	return cmd
 }
 
 // TestCrashedRun checks which reports name a run.
