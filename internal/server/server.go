@@ -287,6 +287,7 @@ func (s *Server) newServices() {
 		Blocks:    s.blocks,
 		Logger:    s.log,
 		Go:        s.work.Go,
+		Abort:     s.aborted,
 		Private:   o.Private,
 		Tracer:    telemetry.Join(o.Tracer, s.metrics.tracer),
 	})

@@ -24,7 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Options configure a [Service]. Private and Tracer are optional.
+// Options configure a [Service]. Abort, Private and Tracer are optional.
 type Options struct {
 	Store     store.Store
 	Host      *host.Host
@@ -36,6 +36,8 @@ type Options struct {
 	Logger    *slog.Logger
 	// Go runs a function that the server waits for when it shuts down.
 	Go func(func())
+	// Abort, when closed, ends the attempts to store the usage of requests. The rest is logged and lost.
+	Abort <-chan struct{}
 	// Private lists the ranges of private addresses that upstreams may have.
 	Private []netip.Prefix
 	// Tracer observes the hooks of modules.

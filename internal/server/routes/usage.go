@@ -1,13 +1,7 @@
 package routes
 
 import (
-	"context"
-	"errors"
-	"log/slog"
-	"maps"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
@@ -55,104 +49,4 @@ func (r *route) modules(stats []abi.EntryStats) (rows []store.Usage) {
 		}
 	}
 	return rows
-}
-
-// A ledger adds usage to the store. It collects the rows that arrive while it writes others, so
-// that many requests need few transactions.
-type ledger struct {
-	store store.Store
-	log   *slog.Logger
-	start func(func())
-
-	mu      sync.Mutex
-	pending map[string]map[usageKey]store.Usage // by tenant
-	size    int
-	writing bool
-}
-
-type usageKey struct{ agent, module string }
-
-// maxPending limits the rows in memory while the database is not available. Further rows are lost.
-const maxPending = 100_000
-
-// Timeout, interval and number of retries for writing usage to the store.
-const (
-	usageTimeout = 10 * time.Second
-	usageRetry   = time.Second
-	usageRetries = 60
-)
-
-func newLedger(o *Options) *ledger {
-	return &ledger{store: o.Store, log: o.Logger, start: o.Go, pending: map[string]map[usageKey]store.Usage{}}
-}
-
-// add adds rows to the usage of a tenant on the current day.
-func (l *ledger) add(tenant string, rows []store.Usage) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.merge(tenant, rows)
-	if !l.writing {
-		l.writing = true
-		l.start(l.write)
-	}
-}
-
-// merge adds rows to the pending rows of a tenant. The caller holds the lock.
-func (l *ledger) merge(tenant string, rows []store.Usage) {
-	all := l.pending[tenant]
-	if all == nil {
-		all = map[usageKey]store.Usage{}
-		l.pending[tenant] = all
-	}
-	for _, u := range rows {
-		key := usageKey{u.Agent, u.Module}
-		sum, known := all[key]
-		if !known && l.size >= maxPending {
-			l.log.Error("usage is not counted: too much of it waits for the database", "tenant", tenant)
-			return
-		}
-		if !known {
-			sum = store.Usage{Agent: u.Agent, Module: u.Module}
-			l.size++
-		}
-		sum.Add(u)
-		all[key] = sum
-	}
-}
-
-// take removes and returns all pending rows. If there are none, it records that write ends.
-func (l *ledger) take() map[string]map[usageKey]store.Usage {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := l.pending
-	l.pending, l.size = map[string]map[usageKey]store.Usage{}, 0
-	l.writing = len(out) > 0
-	return out
-}
-
-// write writes pending rows to the store until there are none.
-func (l *ledger) write() {
-	for batch := l.take(); len(batch) > 0; batch = l.take() {
-		for tenant, rows := range batch {
-			l.commit(tenant, slices.Collect(maps.Values(rows)))
-		}
-	}
-}
-
-// commit adds rows to the usage of a tenant in one transaction. If that fails, it waits for a second and
-// tries again, at most usageRetries times. Then it logs the error, and the rows are lost.
-func (l *ledger) commit(tenant string, rows []store.Usage) {
-	for try := 0; ; try++ {
-		ctx, cancel := context.WithTimeout(context.Background(), usageTimeout)
-		err := l.store.Tenant(tenant).AddUsage(ctx, rows...)
-		cancel()
-		switch {
-		case err == nil, errors.Is(err, store.ErrNoTenant):
-			return
-		case try == usageRetries:
-			l.log.Error("usage is not counted", "tenant", tenant, "error", err)
-			return
-		}
-		time.Sleep(usageRetry)
-	}
 }
