@@ -76,6 +76,7 @@ func TestDecisions(t *testing.T) {
 		"anywhere else":              {deep, "sql", `{"a":[{"b":"select"}]}`, "allow"},
 		"numbers":                    {amount, "pay", `{"amount":100}`, "deny"},
 		"numbers with an exponent":   {amount, "pay", `{"amount":1e2}`, "deny"},
+		"zeros before an exponent":   {amount, "pay", `{"amount":1e00000003}`, "deny"},
 		"numbers with zeros":         {amount, "pay", `{"amount":100.0}`, "deny"},
 		"small numbers":              {amount, "pay", `{"amount":99}`, "allow"},
 		"large numbers are exact": {

@@ -119,8 +119,8 @@ static bool named(am_str name, am_str with) {
 }
 
 /* number returns one spelling for all literals of a number, so that 1e3 does not pass where 1000
- * would not. A number of more than 64 digits, zeros at both ends included, closer to 0 than 1e-10,
- * or with an exponent above 64 or below -64 is returned unchanged. */
+ * would not. A number of more than 64 digits, zeros at its end included, of 1e64 or more, or closer to
+ * 0 than 1e-10 is returned unchanged. */
 static am_str number(am_str literal) {
 	char digits[64], out[128];
 	int32_t n = 0, point = 0, len = 0;
@@ -135,25 +135,25 @@ static am_str number(am_str literal) {
 			if (rest.n > 0 && rest.p[0] == '+') rest = (am_str){rest.p + 1, rest.n - 1};
 			if (!am_whole(rest, &exponent)) return literal;
 			break;
+		} else if (n == 0 && c == '0') {
+			if (behind) point--;
 		} else if (n == 64) return literal;
 		else {
 			digits[n++] = c;
 			if (!behind) point++;
 		}
 	}
-	int32_t from = 0;
-	while (from < n && digits[from] == '0') from++;
-	while (n > from && digits[n - 1] == '0' && n > 0) n--;
-	if (from == n) return AM_S("0");
-	if (exponent > 64 || exponent < -64) return literal;
+	while (n > 0 && digits[n - 1] == '0') n--;
+	if (n == 0) return AM_S("0");
+	if (exponent > 1000000000 || exponent < -1000000000) return literal;
 	point += (int32_t)exponent;
-	if (point - from > 64 || point - from < -9) return literal;
+	if (point > 64 || point < -9) return literal;
 	if (negative) out[len++] = '-';
-	if (point <= from) out[len++] = '0';
-	for (int32_t i = from; i < point; i++) out[len++] = i < n ? digits[i] : '0';
+	if (point <= 0) out[len++] = '0';
+	for (int32_t i = 0; i < point; i++) out[len++] = i < n ? digits[i] : '0';
 	if (n > point) {
 		out[len++] = '.';
-		for (int32_t i = point; i < n; i++) out[len++] = i < from ? '0' : digits[i];
+		for (int32_t i = point; i < n; i++) out[len++] = i < 0 ? '0' : digits[i];
 	}
 	char *text = am_alloc((size_t)len);
 	memcpy(text, out, (size_t)len);

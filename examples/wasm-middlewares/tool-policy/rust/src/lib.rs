@@ -242,8 +242,8 @@ fn values_at(value: &Value, path: &[String], out: &mut Vec<String>) {
 }
 
 /// Returns one spelling for all literals of a number, so that 1e3 does not pass where 1000 would
-/// not. A number of more than 64 digits, closer to 0 than 1e-10, or with an exponent above 64 or
-/// below -64 is returned unchanged.
+/// not. A number of more than 64 digits, of 1e64 or more, or closer to 0 than 1e-10 is returned
+/// unchanged.
 fn number(literal: &str) -> String {
     let (mantissa, exponent) = literal.split_once(|c| c == 'e' || c == 'E').unwrap_or((literal, "0"));
     let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |m| (true, m));
@@ -255,8 +255,8 @@ fn number(literal: &str) -> String {
         return "0".into();
     }
     let point = match exponent.parse::<i64>() {
-        Ok(e) if (-64..=64).contains(&e) => (whole.len() as i64).saturating_add(e) - zeros as i64, // number of digits before the point
-        _ => return literal.into(),
+        Ok(e) => (whole.len() as i64 - zeros as i64).saturating_add(e), // number of digits before the point
+        Err(_) => return literal.into(),
     };
     if !(-9..=64).contains(&point) || digits.len() > 64 {
         return literal.into();
