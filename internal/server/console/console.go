@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/agentfile"
@@ -55,18 +56,28 @@ var kinds = map[string]string{
 // Mount registers the console's files. It registers no other path, so that the caller answers
 // requests for missing files.
 func Mount(handle func(pattern string, h http.Handler)) {
+	for pattern, h := range handlers() {
+		handle(pattern, h)
+	}
+}
+
+// handlers returns the handlers of the embedded files by pattern. The files are compressed once in a
+// process.
+var handlers = sync.OnceValue(func() map[string]http.Handler {
 	web, err := fs.Sub(embedded, "web")
 	var more map[string][]byte
 	if err == nil {
 		more, err = formSchema()
 	}
+	var all map[string]http.Handler
 	if err == nil {
-		err = mount(web, more, handle)
+		all, err = handlersOf(web, more)
 	}
 	if err != nil {
 		panic("console: " + err.Error()) // the files are embedded in the program
 	}
-}
+	return all
+})
 
 // formSchema returns the JSON Schema of agent.yaml, from which the console makes the form of its
 // editor, as a file.
@@ -79,12 +90,12 @@ func formSchema() (map[string][]byte, error) {
 	return map[string][]byte{"agent.schema.json": b}, err
 }
 
-// mount registers the files of web, and more. It executes the page as a template, which receives the path of
-// the other files and the names of the style sheets and scripts.
-func mount(web fs.FS, more map[string][]byte, handle func(pattern string, h http.Handler)) error {
+// handlersOf returns the handlers of the files of web, and more, by pattern. It executes the page as a
+// template, which receives the path of the other files and the names of the style sheets and scripts.
+func handlersOf(web fs.FS, more map[string][]byte) (map[string]http.Handler, error) {
 	files, base, err := read(web, more)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	page := struct {
 		Base            string
@@ -100,19 +111,19 @@ func mount(web fs.FS, more map[string][]byte, handle func(pattern string, h http
 	}
 	t, err := template.New(index).Parse(string(files[index]))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var html bytes.Buffer
 	if err := t.Execute(&html, page); err != nil {
-		return err
+		return nil, err
 	}
+	all := map[string]http.Handler{Page: newFile(index, html.Bytes(), "no-cache")}
 	for name, content := range files {
 		if name != index {
-			handle("GET "+base+name, newFile(name, content, immutable))
+			all["GET "+base+name] = newFile(name, content, immutable)
 		}
 	}
-	handle(Page, newFile(index, html.Bytes(), "no-cache"))
-	return nil
+	return all, nil
 }
 
 // read returns the files of web, and more, by name, and the path with their digest.

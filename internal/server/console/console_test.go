@@ -137,7 +137,8 @@ func TestPathHasDigest(t *testing.T) {
 		bases[base] = true
 	}
 	require.Len(t, bases, 4)
-	require.Error(t, mount(fstest.MapFS{"index.html": {Data: []byte("{{")}}, nil, func(string, http.Handler) {}))
+	_, err := handlersOf(fstest.MapFS{"index.html": {Data: []byte("{{")}}, nil)
+	require.Error(t, err)
 }
 
 // forbidden matches code that creates HTML, scripts or requests from strings. Browsers with trusted

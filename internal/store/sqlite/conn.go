@@ -15,7 +15,7 @@ type conn struct {
 	statements map[string]*sql.Stmt
 }
 
-func (d *DB) newConn(ctx context.Context, db *sql.DB) (*conn, error) {
+func newConn(ctx context.Context, db *sql.DB) (*conn, error) {
 	c, err := db.Conn(ctx)
 	return &conn{c, map[string]*sql.Stmt{}}, err
 }

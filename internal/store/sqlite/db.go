@@ -26,8 +26,7 @@ const (
 // A DB is a database in a file.
 type DB struct {
 	path    string
-	reads   *sql.DB
-	readers chan *conn // idle connections of reads; waiting readers receive them in FIFO order
+	readers *readers
 	writes  *sql.DB
 	writer  *conn // used only by the goroutine of the method work
 	syncer  *syncer
@@ -47,44 +46,39 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	d := &DB{path: path, readers: make(chan *conn, maxReaders), closing: make(chan struct{}),
+	d := &DB{path: path, closing: make(chan struct{}),
 		queue: make(chan *write, maxGroup), priority: make(chan *write, maxGroup), done: make(chan struct{})}
 	if err := d.createFile(); err != nil {
 		return nil, d.classify(err)
 	}
 	dsn := func(pragmas string) string {
 		return "file:" + (&url.URL{Path: path}).EscapedPath() +
-			fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=temp_store(MEMORY)%s",
+			fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=temp_store(MEMORY)%s",
 				busyTimeoutMS, pragmas)
 	}
-	pragmas := fmt.Sprintf("&_pragma=synchronous(NORMAL)&_pragma=secure_delete(1)&_pragma=wal_autocheckpoint(%d)",
+	pragmas := fmt.Sprintf("&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=secure_delete(1)&_pragma=wal_autocheckpoint(%d)",
 		maxWALPages)
 	if d.writes, err = sql.Open("sqlite", dsn(pragmas)); err != nil {
 		return nil, d.classify(err)
 	}
-	if d.reads, err = sql.Open("sqlite", dsn("&_pragma=query_only(1)")); err != nil {
+	reads, err := sql.Open("sqlite", dsn("&_pragma=query_only(1)"))
+	if err != nil {
 		return nil, d.classify(err)
 	}
+	d.readers = newReaders(reads)
 	if err := d.connect(ctx); err != nil {
 		_ = d.writes.Close()
-		_ = d.reads.Close()
+		_ = reads.Close()
 		return nil, d.classify(err)
 	}
 	go d.work()
 	return d, nil
 }
 
-// connect opens the connections and starts the syncer.
+// connect opens the writing connections and starts the syncer.
 func (d *DB) connect(ctx context.Context) (err error) {
-	if d.writer, err = d.newConn(ctx, d.writes); err != nil {
+	if d.writer, err = newConn(ctx, d.writes); err != nil {
 		return err
-	}
-	for range maxReaders {
-		c, err := d.newConn(ctx, d.reads)
-		if err != nil {
-			return err
-		}
-		d.readers <- c
 	}
 	d.syncer, err = d.openSyncer(ctx)
 	return err
@@ -124,11 +118,7 @@ func (d *DB) Close() error {
 	close(d.priority)
 	d.mu.Unlock()
 	<-d.done
-	err := errors.Join(d.syncer.close(), d.writer.close())
-	for range maxReaders {
-		err = errors.Join(err, (<-d.readers).close())
-	}
-	return errors.Join(err, d.writes.Close(), d.reads.Close())
+	return errors.Join(d.syncer.close(), d.writer.close(), d.readers.close(), d.writes.Close())
 }
 
 var errClosed = errors.New("database is closed")
@@ -143,8 +133,12 @@ func (*DB) SingleWriter() bool { return true }
 // View implements [database.DB].
 func (d *DB) View(ctx context.Context, fn func(database.Tx) error) error {
 	select {
-	case c := <-d.readers:
-		defer func() { d.readers <- c }()
+	case <-d.readers.turns:
+		c, err := d.readers.take(ctx)
+		if err != nil {
+			return d.classify(err)
+		}
+		defer d.readers.put(c)
 		return d.classify(c.read(ctx, fn))
 	case <-d.closing:
 		return d.closedError()

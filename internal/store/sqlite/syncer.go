@@ -72,7 +72,7 @@ func (d *DB) openSyncer(ctx context.Context) (*syncer, error) {
 		}
 	}
 	var err error
-	if s.checkpoints, err = d.newConn(ctx, d.writes); err != nil {
+	if s.checkpoints, err = newConn(ctx, d.writes); err != nil {
 		return nil, errors.Join(err, closeLogs())
 	}
 	for _, log := range logs {
