@@ -23,7 +23,7 @@ type Middleware struct {
 	Module  *Module
 	Native  *native.Middleware
 	Config  json.RawMessage // for the module
-	Grants  Grants          // for the module; by default it can only read the messages
+	Grants  Grants          // for the module; the default grants only reading all messages
 	OnFault hook.OnFault    // the default is Fail
 	// Hooks lists the hooks to call. The default is all hooks of the module or native middleware.
 	Hooks []abi.Hook
@@ -59,8 +59,8 @@ type Chain struct {
 	closers    []func()
 }
 
-// NewChain configures middlewares, and their modules concurrently. An error names the failing
-// middleware. The caller must close the chain.
+// NewChain returns a chain of the given middlewares. It configures their modules concurrently. An
+// error names the failing middleware. The caller must close the chain.
 func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	c := &Chain{}
 	var entries []hook.Entry

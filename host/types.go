@@ -21,8 +21,8 @@ type (
 	Module = module.Module
 	// Limits bound the time, memory and fuel of one module. Zero fields have defaults.
 	Limits = policy.Limits
-	// Grants are the permissions of one entry, for example to send HTTP requests, to call tools or to use durable
-	// values. With the zero value, an entry can only read the messages.
+	// Grants are the permissions of one entry beyond those that its hooks have, for example to send HTTP requests, to
+	// call tools or to use durable values. The zero value grants only reading all messages.
 	Grants = policy.Grants
 	// When restricts one entry to some runs and calls. The zero value restricts nothing.
 	When = hook.When

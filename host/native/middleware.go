@@ -15,8 +15,8 @@ import (
 // The functions are called concurrently by many runs. They should store the state of a run in its
 // run-local values.
 type Middleware struct {
-	// Description describes the middleware. The hooks that are set replace its list of hooks; the
-	// middleware reads messages through [Call.List].
+	// Description describes the middleware. Its fields Hooks and Messages are ignored: the middleware
+	// has the hooks that are set, and reads messages with [Call.List].
 	Description abi.Description
 
 	BeforeAgent             func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)

@@ -55,7 +55,8 @@ func (p *poisons) kill(r *http.Request) {
 	}
 }
 
-// guard passes requests to a model, except those of the current run.
+// guard passes requests to a model. If a request is of the run whose input is p.current, guard kills
+// the node that sent the request instead.
 func (p *poisons) guard(to http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -191,7 +191,7 @@ func (x *exchange) more(q request, e *Entry, text string) request {
 }
 
 // runBefore calls the hooks of a ring that precede the call, and returns the changed request. If
-// short is true, a hook answered with a, and the call is not made.
+// short is true, a hook answered or failed: a is the answer or the error, and the call is not made.
 func (x *exchange) runBefore(ring int, q request) (_ request, a answer, short bool) {
 	var failed *answer
 	for _, e := range x.in(ring, x.before) {

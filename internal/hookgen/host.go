@@ -32,8 +32,8 @@ func (s *source) middleware(call string) string {
 // The functions are called concurrently by many runs. They should store the state of a run in its
 // run-local values.
 type Middleware struct {
-	// Description describes the middleware. The hooks that are set replace its list of hooks; the
-	// middleware reads messages through [` + call + `.List].
+	// Description describes the middleware. Its fields Hooks and Messages are ignored: the middleware
+	// has the hooks that are set, and reads messages with [` + call + `.List].
 	Description abi.Description
 
 ` + fields.String() + `}

@@ -63,7 +63,8 @@ func withLocals(locals []byte, code ...byte) []byte {
 	)
 }
 
-// guest returns the Go module in testdata/guest, which it builds at the first call.
+// guest returns the Go program in testdata/guest as a WebAssembly module. It builds the module at the
+// first call.
 var guest = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "wasm-guest")
 	if err != nil {

@@ -61,8 +61,8 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf(format, args...)}
 }
 
-// BeforeModelRewriteState processes the rounds of calls and results in order, starting at
-// the first change since the last step.
+// BeforeModelRewriteState processes the rounds of calls and results in order. It starts at the round
+// before the first change since the last step, or at the first message if there are late results.
 func (p *patcher) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	i, err := begin(ctx, state.Messages)
 	if err != nil {

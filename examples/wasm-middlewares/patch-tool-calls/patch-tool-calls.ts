@@ -52,8 +52,8 @@ export default defineMiddleware<Config>({
 		template = own || text;
 	},
 
-	// Processes the rounds of calls and results in order, starting at the first change since the
-	// last step.
+	// Processes the rounds of calls and results in order. It starts at the round before the first
+	// change since the last step, or at the first message if there are late results.
 	beforeModelRewriteState({ messages }, ctx) {
 		const splice: Splice[] = [];
 		let [end, from] = [0, begin(messages, ctx.local.get<number>("looked"))];

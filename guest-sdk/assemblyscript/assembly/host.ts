@@ -292,8 +292,9 @@ export function storeGet(key: string): Reply<LocalValue> {
 }
 
 /**
- * Sets a durable value for ttl seconds (0 means no expiry) if its version is still the given one, or unconditionally
- * with ALWAYS.
+ * Sets a durable value for ttl seconds (0 means no expiry) if its version is still the given one (0 for a missing
+ * value), or unconditionally with ALWAYS. Fails with the code conflict if the version has changed. Needs the grant
+ * store.
  */
 export function storeSet(key: string, value: Json, version: i64, ttl: i64): Failure | null {
 	const k = new Bytes(key), v = new Bytes(value);

@@ -158,9 +158,9 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-// Send queues an event, unless the run is stopped and drops the event. A held event is committed
-// after the next call of [Writer.Ready] or the next event that is not held. Other events are
-// committed as soon as possible.
+// Send queues an event. After the run has been stopped, it drops the events that [shedder] names. A
+// held event is committed after the next call of [Writer.Ready] or the next event that is not held.
+// Other events are committed as soon as possible.
 func (w *Writer) Send(e delivery.Event, held bool) {
 	w.mu.Lock()
 	if w.shedder.drops(&e.Event) {

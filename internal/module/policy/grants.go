@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/egress"
 )
 
-// Grants are the permissions of an entry. The zero value permits only reading all messages.
+// Grants are the permissions of an entry beyond those that its hooks have. The zero value grants only
+// reading all messages.
 type Grants struct {
 	Read  hook.Read // the messages that the entry may read; defaults to hook.ReadAll
 	Model bool      // whether the entry may call models

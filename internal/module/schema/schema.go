@@ -187,9 +187,9 @@ func follow(v any, pointer string) (any, error) {
 	return v, nil
 }
 
-// Check validates a configuration against a schema. The error begins with the path of the invalid
-// value. The path is missing if the value is the whole configuration, or if the configuration is
-// not valid JSON.
+// Check validates a configuration against a schema. If schema is nil, it checks only that the
+// configuration is valid JSON. The error begins with the path of the invalid value, unless that is
+// the whole configuration or the schema cannot be used.
 func Check(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
 	if err := jsoncodec.Valid(config); err != nil {
 		return err

@@ -48,8 +48,9 @@ type Options struct {
 	Timeout time.Duration
 
 	// MaxProcesses is the maximum number of children that run concurrently. Further work waits in a
-	// queue that tenants share fairly: if there are several children, a named tenant gets at most
-	// all but one. The default is half the number of processors, but at least 2.
+	// queue that tenants share fairly. If MaxProcesses is more than 1, a tenant uses at most
+	// MaxProcesses-1 children; work without a tenant can use all. The default is half the number of
+	// processors, but at least 2.
 	MaxProcesses int
 }
 

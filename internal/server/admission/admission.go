@@ -105,24 +105,6 @@ type QuotaError struct {
 
 func (e *QuotaError) Error() string { return e.Reason }
 
-// CheckRate counts a request of a tenant. It fails with a [*QuotaError] if the tenant sends more
-// than perMinute requests a minute; 0 means no limit. Requests that control runs, for which control
-// is true, are counted separately.
-func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) error {
-	limiter := c.requests
-	if control {
-		limiter = c.controls
-	}
-	if retry, ok := limiter.Allow(tenant, perMinute); !ok {
-		return &QuotaError{
-			"requests_per_minute",
-			retry,
-			fmt.Sprintf("tenant %s may send %d requests a minute", tenant, perMinute),
-		}
-	}
-	return nil
-}
-
 // acquire waits for a slot of s, which release returns. It fails with a [*QuotaError] if the
 // tenant's queue is full, and with the cause of ctx if ctx is done first. work names the queued
 // work in the error.

@@ -127,6 +127,24 @@ func (c *Controller) EnterEndUser(tenant, subject string, quota int64) (leave fu
 // tenant is smaller.
 const minUserRate = 60
 
+// CheckRate counts a request of a tenant. It fails with a [*QuotaError] if the tenant sends more
+// than perMinute requests a minute; 0 means no limit. Requests that control runs, for which control
+// is true, are counted separately.
+func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) error {
+	limiter := c.requests
+	if control {
+		limiter = c.controls
+	}
+	if retry, ok := limiter.Allow(tenant, perMinute); !ok {
+		return &QuotaError{
+			"requests_per_minute",
+			retry,
+			fmt.Sprintf("tenant %s may send %d requests a minute", tenant, perMinute),
+		}
+	}
+	return nil
+}
+
 // CheckEndUserRate counts a request with the token of an end user of a tenant that may send perMinute
 // requests a minute; 0 means no limit. The limit of the end user is a quarter of perMinute, but at
 // least minUserRate and at most perMinute. If the end user exceeds it, CheckEndUserRate fails with a

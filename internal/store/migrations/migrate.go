@@ -22,8 +22,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// files holds the migrations. A released file never changes: later changes of the schema are
-// new files.
+// files holds the migrations. A released file never changes: later changes of the schema are new
+// files with higher numbers. Numbers without a file stay unused, because databases may have later
+// migrations already.
 //
 //go:embed *.sql
 var files embed.FS

@@ -270,8 +270,8 @@ static am_error *mend(const round *r, am_list_patch *patch) {
 	return e;
 }
 
-/* Processes the rounds of calls and results in order, starting at the first change since the last
- * step. */
+/* Processes the rounds of calls and results in order. It starts at the round before the first change
+ * since the last step, or at the first message if there are late results. */
 AM_HOOK(before_model_rewrite_state) {
 	int32_t i;
 	am_error *e = begin(&in->messages, &i);

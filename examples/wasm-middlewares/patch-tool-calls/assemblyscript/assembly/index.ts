@@ -47,8 +47,8 @@ export function configure(len: i32): i32 {
 	});
 }
 
-// Processes the rounds of calls and results in order, starting at the first change since the last
-// step.
+// Processes the rounds of calls and results in order. It starts at the round before the first change
+// since the last step, or at the first message if there are late results.
 export function before_model_rewrite_state(len: i32): i32 {
 	return hook<BeforeModelRewriteStateInput, BeforeModelRewriteStateAnswer>(len, (input, answer) => {
 		const messages = input.messages;

@@ -58,8 +58,8 @@ impl Middleware for Patcher {
         Ok(())
     }
 
-    /// Processes the rounds of calls and results in order, starting at the first change since the
-    /// last step.
+    /// Processes the rounds of calls and results in order. It starts at the round before the first
+    /// change since the last step, or at the first message if there are late results.
     fn before_model_rewrite_state(&mut self, input: BeforeModelRewriteStateInput) -> Result<BeforeModelRewriteStateAnswer, Error> {
         let mut answer = BeforeModelRewriteStateAnswer::default();
         let mut i = begin(&input.messages)?;

@@ -2,7 +2,7 @@
 import { h, fill, icon } from "../dom.js";
 import { table, relativeTime, digest, properties, warnings, confirmButton, copyButton, errorMessage, badge } from "../parts.js";
 import { get, all, call } from "../api.js";
-import { textDiff } from "../changes.js";
+import { textDiff } from "../history.js";
 import { toast } from "../toast.js";
 
 const maxVersions = 200; // versions in a choice

@@ -3,7 +3,7 @@ import { h } from "../dom.js";
 import { table, statusOf, relativeTime, field, emptyState } from "../parts.js";
 import { count, short, duration, textOf } from "../format.js";
 import { get } from "../api.js";
-import { textDiff } from "../changes.js";
+import { textDiff } from "../history.js";
 
 const choices = 100; // runs to choose from
 const maxMessages = 100; // compared messages

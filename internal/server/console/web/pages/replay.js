@@ -5,7 +5,7 @@ import { badge, confirmButton, emptyState, errorMessage, plural, properties, rel
 import { count, short } from "../format.js";
 import { get, all, call, pause, isTemporary } from "../api.js";
 import { moduleNames } from "../names.js";
-import { textDiff } from "../changes.js";
+import { textDiff } from "../history.js";
 import { toast } from "../toast.js";
 import { candidateText, endsDifferently, firstHook, kinds, outcomes, parts, replayStatus, sentence } from "../release.js";
 

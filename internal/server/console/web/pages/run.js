@@ -8,7 +8,7 @@ import { deleteDrafts } from "../drafts.js";
 import { timeline } from "../timeline.js";
 import { message } from "../message.js";
 import { Activity } from "../activity.js";
-import { changes } from "../changes.js";
+import { changes } from "../history.js";
 
 const maxLogs = 500; // lines of modules' logs that are shown
 const maxMessages = 60; // messages that are shown at once
