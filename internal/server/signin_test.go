@@ -266,6 +266,7 @@ func TestSignInWithGroups(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.store.MapGroup(ctx, "leads", "acme", "owner")
 	require.NoError(t, err)
+	time.Sleep(2 * time.Millisecond) // the role in acme is older, in milliseconds
 	_, err = f.store.MapGroup(ctx, "help", store.Operator, "support")
 	require.NoError(t, err)
 	groups := []string{"help", "eng", "leads", ""}

@@ -175,7 +175,7 @@ func rolesOf(t database.Tx, p *Person) (roles []TenantRole, err error) {
 			args[i], places[i] = g, fmt.Sprintf("$%d", i+1)
 		}
 		if err := t.Query(scan, `SELECT tenant, role, created_ms FROM group_roles WHERE name IN (`+
-			strings.Join(places, ", ")+`) ORDER BY created_ms, id`, args...); err != nil {
+			strings.Join(places, ", ")+`) ORDER BY created_ms, tenant, id`, args...); err != nil {
 			return nil, err
 		}
 	}
