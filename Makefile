@@ -50,6 +50,9 @@ build: ## the command, as build/agent-runner
 examples: ## the example modules, as build/wasm/*.wasm
 	go run ./internal/guestbuild/cmd ./examples/wasm-middlewares/...
 
+# Packages whose tests all start servers or generate load.
+NO_UNITS := '/internal/(clusterchaos|clustersim|composition|exhaust)$$'
+
 # Tests are linked without debug information, which takes less time, and lint vets them.
 TEST := go test -vet=off -ldflags='-s -w'
 
@@ -60,7 +63,7 @@ test: ## all tests but the long ones
 
 .PHONY: quick
 quick: ## unit tests and golden cases, without examples, toolchains, browsers and databases
-	$(TEST) -short ./abi/... ./cmd/... ./guest-sdk/... ./host/... ./internal/... ./tck/...
+	$(TEST) -short $$(go list ./abi/... ./cmd/... ./guest-sdk/... ./host/... ./internal/... ./tck/... | grep -vE $(NO_UNITS))
 
 # Package longtest marks long tests, which only these targets run.
 check race long differential compositions chaos cluster-chaos exhaust flood kills clients: export AGENT_RUNNER_LONG_TESTS = 1

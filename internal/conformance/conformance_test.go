@@ -143,6 +143,9 @@ func requireKnown(t *testing.T) {
 
 // TestCasesOfExtism checks that every golden case passes with its modules built as Extism plug-ins.
 func TestCasesOfExtism(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: only the cases of plain modules and of scripts")
+	}
 	tck.Run(t, newHost(t), &tck.Options{Transport: "extism", Parallel: true})
 }
 

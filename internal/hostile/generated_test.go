@@ -69,6 +69,9 @@ func TestGenerated(t *testing.T) {
 		child(t)
 		return
 	}
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

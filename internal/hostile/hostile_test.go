@@ -187,6 +187,9 @@ func TestSameBytesAtOnce(t *testing.T) {
 
 // TestCollectorKeepsRunning checks that guests in loops do not block the garbage collector.
 func TestCollectorKeepsRunning(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	h, err := newHost()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()

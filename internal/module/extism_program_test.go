@@ -393,6 +393,9 @@ func runProgram(
 // TestExtismAttacks checks that a misbehaving plug-in is stopped with an explanation. The test
 // makes no comparison with Extism's Go SDK, which crashes or hangs in these programs.
 func TestExtismAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	l := newLoader(t)
 	shortLimit := policy.Limits{Limits: sandbox.Limits{HookTime: 300 * time.Millisecond, Fuel: 1 << 40}}

@@ -173,6 +173,9 @@ func TestReplaysHideRings(t *testing.T) {
 
 // TestReplaysSkipRuns checks that runs that cannot be replayed are counted, with the reason.
 func TestReplaysSkipRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, ids := replayFixture(t, 1)
 	ctx := t.Context()
@@ -207,6 +210,9 @@ func TestReplaysSkipRuns(t *testing.T) {
 
 // TestReplayAttacks checks that a module that loops, and a tenant that starts many replays, are bounded.
 func TestReplayAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, _ := replayFixture(t, 1)
 	q := api.StartReplay{Module: "loops", Entry: "plain"}

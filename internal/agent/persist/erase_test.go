@@ -138,7 +138,7 @@ func TestRemovedTextIsErasedAtEveryDeath(t *testing.T) {
 			return writes
 		}
 		writes := lives(t, 0, false)
-		for at := int64(1); at <= writes+2; at++ {
+		for at := int64(1); at <= writes+2; at += everyWrite() {
 			for _, after := range []bool{false, true} {
 				t.Run(
 					fmt.Sprint(depth, " deep, ", at, map[bool]string{true: " after", false: " before"}[after]),

@@ -15,6 +15,9 @@ import (
 // standard output.
 func forWasm(t *testing.T, dir string, args ...string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it builds modules with Go")
+	}
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-mod=mod")
