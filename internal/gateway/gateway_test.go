@@ -528,7 +528,7 @@ func TestOpenEnd(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	u := newUpstream(t, answers(whole))
-	u.Close()
+	u.URL = "http://127.0.0.1:1" // an address without a server; another test could take the port of a closed one
 	for _, mws := range [][]*native.Middleware{nil, {reader()}} {
 		g := newGateway(t, u, nil, mws...)
 		status, got, _ := g.ask(t, question)

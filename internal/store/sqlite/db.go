@@ -56,8 +56,10 @@ func Open(ctx context.Context, path string) (*DB, error) {
 			fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=temp_store(MEMORY)%s",
 				busyTimeoutMS, pragmas)
 	}
-	pragmas := fmt.Sprintf("&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=secure_delete(1)&_pragma=wal_autocheckpoint(%d)",
-		maxWALPages)
+	pragmas := fmt.Sprintf(
+		"&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=secure_delete(1)&_pragma=wal_autocheckpoint(%d)",
+		maxWALPages,
+	)
 	if d.writes, err = sql.Open("sqlite", dsn(pragmas)); err != nil {
 		return nil, d.classify(err)
 	}
