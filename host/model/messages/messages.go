@@ -3,7 +3,8 @@
 // Signed thinking and other blocks that the ABI does not know are parts of a message's content with
 // the blocks' types. The client sends them back unchanged. The text of thinking is also in the
 // message's ReasoningContent. A conversation can contain messages of other models, whose reasoning
-// the client does not send.
+// the client does not send. It sends thinking without a signature only to endpoints other than
+// https://api.anthropic.com, which rejects it.
 //
 // Parameters that OpenAI's chat completions have, too, have the same names here: max_tokens, stop,
 // tool_choice, parallel_tool_calls, response_format with a JSON Schema, reasoning_effort, user.
@@ -13,6 +14,8 @@ package messages
 
 import (
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/host/model"
 	wire "github.com/agent-runner/agent-runner/internal/gateway/wire/messages"
@@ -42,5 +45,11 @@ func New(o *model.ClientOptions) (model.Client, error) {
 	if o.APIKey != "" {
 		header.Set("X-Api-Key", o.APIKey)
 	}
-	return modelapi.NewClient(e, wire.Protocol{}, header), nil
+	return modelapi.NewClient(e, wire.Protocol{KeepUnsigned: !isAnthropic(e.Base)}, header), nil
+}
+
+// isAnthropic reports whether an endpoint is Anthropic's own.
+func isAnthropic(base string) bool {
+	u, err := url.Parse(base)
+	return err == nil && strings.EqualFold(u.Hostname(), "api.anthropic.com")
 }

@@ -144,6 +144,43 @@ func TestAnswer(t *testing.T) {
 	require.JSONEq(t, messages[0], messages[1])
 }
 
+// TestUnsignedThinking checks that thinking without a signature is sent to other endpoints than Anthropic's, which
+// rejects it.
+func TestUnsignedThinking(t *testing.T) {
+	t.Parallel()
+	const unsigned = `{"type":"thinking","thinking":"Let me see.","signature":""}`
+	var answer abi.Message
+	require.NoError(
+		t,
+		json.Unmarshal([]byte(`{"role":"assistant","content":[`+unsigned+`,{"type":"text","text":"I look."}]}`), &answer),
+	)
+	for base, sent := range map[string]bool{
+		"": false, "https://API.anthropic.com:443/": false, "https://messages.example.com": true, "https://api.anthropic.com.example": true,
+	} {
+		u := &upstream{contentType: "application/json", answer: document}
+		c, err := New(&model.ClientOptions{BaseURL: base, APIKey: key, HTTPClient: &http.Client{Transport: served{u}}})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		_, err = c.Generate(
+			t.Context(),
+			&model.Request{Model: "m", Messages: []abi.Message{abi.User("Look!"), answer, abi.User("And?")}},
+			nil,
+		)
+		require.NoError(t, err)
+		require.Equal(t, sent, strings.Contains(u.body, unsigned), u.body)
+		require.Contains(t, u.body, "I look.")
+	}
+}
+
+// served is a transport whose requests a handler answers.
+type served struct{ http.Handler }
+
+func (s served) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
 // TestFailures checks the errors of the API.
 func TestFailures(t *testing.T) {
 	t.Parallel()

@@ -138,7 +138,7 @@ func (c *client) body(req *model.Request, stream, options bool) ([]byte, error) 
 	if c.shortReasoning.Load() {
 		call.Messages = slices.Clone(req.Messages)
 		for i := range call.Messages {
-			if m := &call.Messages[i]; m.ReasoningContent != "" && !wire.HasReasoning(m) {
+			if m := &call.Messages[i]; m.ReasoningContent != "" && !wire.HasForeign(m) {
 				m.Unknown = append(slices.Clone(m.Unknown), abi.Field{Name: "reasoning", Value: rawjson.Quote(m.ReasoningContent)})
 				m.ReasoningContent = ""
 			}

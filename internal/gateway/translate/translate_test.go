@@ -36,7 +36,8 @@ func TestRequest(t *testing.T) {
 			"seed":null,"n":1,"frequency_penalty":0,"max_completion_tokens":7,"temperature":0.2,"reasoning_effort":"low",
 			"messages":[{"role":"system","content":"s"},{"role":"user","content":"u"},
 			{"role":"assistant","content":null,"refusal":null,"annotations":[],"reasoning_content":"hm","tool_calls":[{"id":"c","index":0,"type":"function","function":{"name":"f","arguments":"{}"}}]},
-			{"role":"tool","tool_call_id":"c","content":"r"},{"role":"assistant","content":null,"refusal":"No."},{"role":"user","content":"u"}],
+			{"role":"tool","tool_call_id":"c","content":"r"},
+			{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}],"refusal":"No."},{"role":"user","content":"u"}],
 			"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"},"strict":true}}]}`,
 			`{"max_tokens":7,"messages":[{"role":"user","content":"u"},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}}]},` +
 				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"r"}]},{"role":"assistant","content":"No."},` +
@@ -47,7 +48,8 @@ func TestRequest(t *testing.T) {
 			"output_config":{"effort":"high","format":{"type":"json_schema","schema":{"type":"object"}}},
 			"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}],
 			"messages":[{"role":"user","content":[{"type":"text","text":"u","citations":null}]},
-			{"role":"assistant","content":[{"type":"thinking","thinking":"a","signature":"b"},{"type":"tool_use","id":"c","name":"f","input":{}}]},
+			{"role":"assistant","content":[{"type":"thinking","thinking":"a","signature":"b"},{"type":"thinking","thinking":"a"},
+				{"type":"thinking","thinking":"a","signature":""},{"type":"tool_use","id":"c","name":"f","input":{}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"r","is_error":true}]}],
 			"tools":[{"name":"f","input_schema":{"type":"object"},"cache_control":{"type":"ephemeral"}}],
 			"tool_choice":{"type":"any","disable_parallel_tool_use":true}}`,

@@ -154,6 +154,30 @@ func TestDefaultsAreOmitted(t *testing.T) {
 	}
 }
 
+// TestUnsignedThinking checks that thinking without a signature is left out of requests to APIs that reject it. Mistral's
+// chat completions have thinking with a list of parts, and read it.
+func TestUnsignedThinking(t *testing.T) {
+	t.Parallel()
+	const list = `{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}`
+	for _, part := range []string{
+		`{"type":"thinking","thinking":"hm"}`,
+		`{"type":"thinking","thinking":"hm","signature":""}`,
+		`{"type":"thinking","thinking":"hm","signature":null}`,
+		`{"type":"thinking","thinking":"hm","signature":5}`,
+		list,
+	} {
+		for name, p := range protocols {
+			body, err := p.NewRequest(&wire.Call{Model: "m", Messages: messagesOf(t,
+				`[{"role":"user","content":"a"},{"role":"assistant","content":[`+part+`,{"type":"text","text":"b"}]},`+
+					`{"role":"user","content":"c"},{"role":"assistant","content":[`+part+`]},{"role":"user","content":"d"}]`)})
+			require.NoError(t, err)
+			require.Equal(t, name == "chat" && part == list, strings.Contains(string(body), `"thinking"`), "%s: %s", name, body)
+			_, err = p.ParseRequest(body)
+			require.NoError(t, err, "%s: %s", name, body)
+		}
+	}
+}
+
 // TestReasoningComesFirst checks that signed reasoning precedes the text of its message, also after a module changed
 // chunks of the text.
 func TestReasoningComesFirst(t *testing.T) {

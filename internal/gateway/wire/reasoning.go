@@ -10,18 +10,16 @@ import (
 
 // The types of parts with reasoning that only the API which wrote them can read.
 const (
-	partThinking = "thinking"          // of the Messages API, if it has a signature
+	partThinking = "thinking"          // of the Messages API; of Mistral's chat completions, if it has a list
 	partRedacted = "redacted_thinking" // of the Messages API
 	partItem     = "reasoning"         // an item of the Responses API
 )
 
-// IsReasoning reports whether a part is a model's reasoning that only the API which wrote it can read. Requests to
-// other APIs are sent without such parts.
+// IsReasoning reports whether a part is a model's reasoning, signed or not, that only the API which wrote it can read.
+// Requests to other APIs are sent without such parts.
 func IsReasoning(p *abi.Part) bool {
 	switch p.Type {
-	case partThinking:
-		return member(p, "signature").IsString()
-	case partRedacted:
+	case partThinking, partRedacted:
 		return true
 	case partItem:
 		return member(p, "encrypted_content").Exists() || member(p, "summary").Exists()
@@ -38,9 +36,20 @@ func IsModels(typ string) bool {
 	return false
 }
 
-// HasReasoning reports whether a message has a part for which [IsReasoning] reports true.
-func HasReasoning(m *abi.Message) bool {
-	return m.Content.IsParts() && slices.ContainsFunc(m.Content.Parts(), func(p abi.Part) bool { return IsReasoning(&p) })
+// IsSigned reports whether a part of the Messages API with reasoning has a signature, or is encrypted. Anthropic rejects
+// other reasoning.
+func IsSigned(p *abi.Part) bool {
+	return p.Type == partRedacted || p.Type == partThinking && member(p, "signature").String() != ""
+}
+
+// IsForeign reports whether a part has reasoning that no API of chat completions wrote.
+func IsForeign(p *abi.Part) bool {
+	return IsReasoning(p) && (p.Type != partThinking || member(p, partThinking).IsString() || IsSigned(p))
+}
+
+// HasForeign reports whether a message has a part for which [IsForeign] reports true.
+func HasForeign(m *abi.Message) bool {
+	return m.Content.IsParts() && slices.ContainsFunc(m.Content.Parts(), func(p abi.Part) bool { return IsForeign(&p) })
 }
 
 // member returns a field of a part that the ABI does not define.

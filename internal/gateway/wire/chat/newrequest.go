@@ -70,7 +70,7 @@ func newMessages(in []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(in))
 	for i, m := range in {
 		m.ID, m.Extra, m.Origin = "", nil, ""
-		if wire.HasReasoning(&m) {
+		if wire.HasForeign(&m) {
 			m = withoutReasoning(m)
 		}
 		if text, ok := customCalls(m.ToolCalls); ok {
@@ -98,7 +98,7 @@ func customCalls(calls []abi.ToolCall) (text []byte, ok bool) {
 // withoutReasoning returns a message without the reasoning of another API, and without its text, which that API wrote.
 func withoutReasoning(m abi.Message) abi.Message {
 	m.ReasoningContent = ""
-	parts := slices.DeleteFunc(slices.Clone(m.Content.Parts()), func(p abi.Part) bool { return wire.IsReasoning(&p) })
+	parts := slices.DeleteFunc(slices.Clone(m.Content.Parts()), func(p abi.Part) bool { return wire.IsForeign(&p) })
 	switch {
 	case len(parts) == 1 && parts[0].Type == abi.PartText && len(parts[0].Unknown) == 0:
 		m.Content = abi.Text(parts[0].Text)

@@ -27,7 +27,11 @@ import (
 )
 
 // Protocol is the Messages API.
-type Protocol struct{}
+type Protocol struct {
+	// KeepUnsigned lets NewRequest send thinking without a signature. Anthropic's API rejects it, but APIs of other
+	// providers write it, and may need it back.
+	KeepUnsigned bool
+}
 
 var _ wire.Protocol = Protocol{}
 

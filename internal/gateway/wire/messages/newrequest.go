@@ -16,12 +16,12 @@ const defaultMaxTokens = 8192
 // NewRequest returns the body of a new request.
 //
 // Instructions become the field system, wherever they are among the messages. Results of tools that follow each other
-// are one message. Reasoning that the API has not signed is left out; other parts that the ABI does not define are
+// are one message. Reasoning that the API has not signed is left out, except for thinking if KeepUnsigned is set; other parts that the ABI does not define are
 // blocks of the API. Arguments that are not an object become the only member of one.
 //
 // Parameters have the names of chat completions where there are such, otherwise those of the API.
-func (Protocol) NewRequest(call *wire.Call) ([]byte, error) {
-	c := &composer{}
+func (p Protocol) NewRequest(call *wire.Call) ([]byte, error) {
+	c := &composer{unsigned: p.KeepUnsigned}
 	for i := range call.Messages {
 		if err := c.message(&call.Messages[i]); err != nil {
 			return nil, err.in("messages[" + strconv.Itoa(i) + "]").invalid()
@@ -54,9 +54,10 @@ func (Protocol) NewRequest(call *wire.Call) ([]byte, error) {
 
 // A composer makes the messages of a new request.
 type composer struct {
-	system [][]byte // blocks
-	plain  bool     // system is a text alone
-	turns  []turn
+	unsigned bool     // thinking without a signature is sent
+	system   [][]byte // blocks
+	plain    bool     // system is a text alone
+	turns    []turn
 }
 
 // A turn is a message of a new request.
@@ -71,7 +72,7 @@ func (c *composer) message(m *abi.Message) *fieldError {
 	if m.Name != "" && m.Role != abi.RoleTool {
 		return problem("name", "the Messages API has no names of participants")
 	}
-	blocks, err := newBlocks(m)
+	blocks, err := c.blocks(m)
 	if err != nil {
 		return err.in("content")
 	}
@@ -133,12 +134,13 @@ func newResult(m *abi.Message, blocks [][]byte) []byte {
 	return append(b, '}')
 }
 
-// newBlocks returns the blocks of a message's content. It omits empty text, which the API rejects.
-func newBlocks(m *abi.Message) ([][]byte, *fieldError) {
+// blocks returns the blocks of a message's content. It omits empty text, which the API rejects, and the reasoning of
+// other APIs.
+func (c *composer) blocks(m *abi.Message) ([][]byte, *fieldError) {
 	var out [][]byte
 	for i, p := range wire.Ordered(m.Content.Parts()) {
 		switch {
-		case p.Type == abi.PartText && p.Text == "", wire.IsReasoning(&p) && !isThinking(p.Type):
+		case p.Type == abi.PartText && p.Text == "", wire.IsReasoning(&p) && !c.keeps(&p):
 			continue
 		case wire.Opaque(&p):
 			b, err := p.MarshalJSON()
@@ -155,6 +157,11 @@ func newBlocks(m *abi.Message) ([][]byte, *fieldError) {
 		}
 	}
 	return out, nil
+}
+
+// keeps reports whether the upstream can read a part with reasoning.
+func (c *composer) keeps(p *abi.Part) bool {
+	return wire.IsSigned(p) || c.unsigned && p.Type == typeThinking && wire.IsForeign(p)
 }
 
 const (

@@ -172,7 +172,7 @@ func sourceOf(p *abi.Part) ([]byte, error) {
 	return nil, fmt.Errorf("a part of type %q needs a data URL in base64, or an image's URL with http or https", p.Type)
 }
 
-// isThinking reports whether blocks of a type are signed reasoning.
+// isThinking reports whether blocks of a type are reasoning.
 func isThinking(kind string) bool { return kind == typeThinking || kind == typeRedacted }
 
 // moduleError returns the error of a change that cannot be sent.
