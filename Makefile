@@ -22,8 +22,8 @@ SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|
 # Guests with a go.mod of their own, so that Extism's kit is no dependency of ours.
 EXTISM_GUESTS := testdata/extism/go examples/wasm-middlewares/trim-results/extism
 
-# The programs in bench; its guests are built for Wasm.
-BENCH := ./figures ./agents ./agentdojo ./cluster ./history ./codec ./report ./server ./gateway
+# The programs in bench and their packages; its guests are built for Wasm.
+BENCH := ./internal/... ./figures ./agents ./agentdojo ./cluster ./history ./codec ./report ./server ./gateway
 
 .DEFAULT_GOAL := help
 

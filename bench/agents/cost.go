@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/agent-runner/agent-runner/bench/internal/stats"
+	"github.com/agent-runner/agent-runner/bench/internal/process"
 )
 
 // cost prints the resources that this process uses for one run of each peer. It repeats each peer's
@@ -66,28 +63,13 @@ func cost(ctx context.Context, peers []*peer, each time.Duration, profile string
 // used returns the processor time that the peer's processes have used so far, including this
 // process.
 func (p *peer) used() (time.Duration, error) {
-	now, err := stats.Now()
-	if err != nil {
-		return 0, err
-	}
-	sum := now.Used
-	for _, process := range p.processes {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
+	sum := process.Used()
+	for _, id := range p.processes {
+		s, err := process.Read(id)
 		if err != nil {
 			return 0, err
 		}
-		_, rest, _ := strings.Cut(string(b), ") ") // after the program's name
-		fields := strings.Fields(rest)
-		if len(fields) < 13 {
-			return 0, fmt.Errorf("/proc/%d/stat is %q", process, b)
-		}
-		for _, ticks := range fields[11:13] { // user and system time, in ticks of 10 ms
-			n, err := strconv.ParseInt(ticks, 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += time.Duration(n) * time.Second / 100
-		}
+		sum += s.Used
 	}
 	return sum, nil
 }

@@ -1,26 +1,20 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/agent-runner/agent-runner/bench/internal/apiclient"
+	"github.com/agent-runner/agent-runner/bench/internal/serving"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 )
 
@@ -37,23 +31,23 @@ type cluster struct {
 	quotas         []*quota
 	share          float64 // processors of each server; 0 for no quota
 	nodes          []*node
-	operator       string // key
-	keys           []string
-	client         *http.Client
+	operator       string   // key
+	keys           []string // keys of the tenants
+	http           *http.Client
 }
 
-// A node is one server of a cluster.
+// A node is one server of a cluster, with a client for the operator and one for each tenant.
 type node struct {
-	cmd  *exec.Cmd
-	url  string
-	done chan struct{}
+	*serving.Server
+	operator *apiclient.Client
+	tenants  []*apiclient.Client
 }
 
 // newCluster starts servers of a program on an empty database, and creates tenants with agents. share is
 // the number of processors of each server; 0 selects no quota.
 func newCluster(s *setup, servers int, transport string, share float64) (c *cluster, err error) {
-	c = &cluster{program: s.program, model: s.model.url, postgres: s.postgres, transport: transport, share: share,
-		client: &http.Client{Transport: &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096}}}
+	c = &cluster{program: s.program, model: s.model.URL, postgres: s.postgres, transport: transport, share: share,
+		http: apiclient.Pool()}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -80,25 +74,11 @@ func newCluster(s *setup, servers int, transport string, share float64) (c *clus
 
 // start starts server number i, or starts it again, and waits until it is ready.
 func (c *cluster) start(i int) error {
-	listen, err := freeAddress()
-	if err != nil {
-		return err
-	}
 	dir := filepath.Join(c.dir, strconv.Itoa(i))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	args := []string{
-		"serve",
-		"--listen",
-		listen,
-		"--store",
-		c.database,
-		"--cache-dir",
-		filepath.Join(dir, "cache"),
-		"--log",
-		"off",
-	}
+	var args []string
 	if c.transport == "nats" {
 		args = append(args, "--cluster-listen", natsAddress(i), "--cluster-password-file", filepath.Join(c.dir, "password"))
 		for j := range c.nodes {
@@ -107,51 +87,42 @@ func (c *cluster) start(i int) error {
 			}
 		}
 	}
-	n := &node{cmd: exec.Command(c.program, args...), url: "http://" + listen, done: make(chan struct{})}
-	n.cmd.Dir = dir
-	n.cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+c.model, "OPENAI_API_KEY=none", "TMPDIR="+dir)
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	key, err := n.cmd.StdoutPipe()
+	s, err := serving.Start(&serving.Options{
+		Program: c.program,
+		Dir:     dir,
+		Store:   c.database,
+		Model:   c.model,
+		Args:    args,
+		Started: func(pid int) error { return c.limit(i, pid) },
+	})
 	if err != nil {
 		return err
 	}
-	var said bytes.Buffer
-	n.cmd.Stderr = &said
-	if err := n.cmd.Start(); err != nil {
-		return err
-	}
+	n := &node{Server: s}
 	c.nodes[i] = n
-	shown := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(key).ReadString('\n')
-		shown <- strings.TrimSpace(line)
-		_ = n.cmd.Wait()
-		close(n.done)
-	}()
-	if err := c.limit(i); err != nil {
+	if c.operator == "" {
+		c.operator = n.OperatorKey()
+	}
+	if n.operator, err = apiclient.New(c.http, n.URL, c.operator); err != nil {
 		return err
 	}
-	for range 1200 {
-		select {
-		case <-n.done:
-			return fmt.Errorf("%s serve ended: %s", c.program, said.String())
-		case <-time.After(50 * time.Millisecond):
-		}
-		if res, err := c.client.Get(n.url + "/readyz"); err == nil {
-			_ = res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				if c.operator == "" {
-					c.operator = <-shown
-				}
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("%s serve is not ready after a minute", c.program)
+	return n.connect(c)
 }
 
-// limit moves server number i into its control group.
-func (c *cluster) limit(i int) (err error) {
+// connect creates the clients of the tenants that the cluster has.
+func (n *node) connect(c *cluster) error {
+	for _, key := range c.keys[len(n.tenants):] {
+		t, err := apiclient.New(c.http, n.URL, key)
+		if err != nil {
+			return err
+		}
+		n.tenants = append(n.tenants, t)
+	}
+	return nil
+}
+
+// limit moves server number i, with the given process id, into its control group.
+func (c *cluster) limit(i, pid int) (err error) {
 	if c.share == 0 {
 		return nil
 	}
@@ -160,19 +131,10 @@ func (c *cluster) limit(i int) (err error) {
 			return err
 		}
 	}
-	return c.quotas[i].add(c.nodes[i].cmd.Process.Pid)
+	return c.quotas[i].add(pid)
 }
 
 func natsAddress(i int) string { return fmt.Sprint("127.0.0.1:", 46222+i) }
-
-// freeAddress returns an address of the loopback interface at which nothing listens.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
 
 // close ends the servers and deletes what they stored.
 func (c *cluster) close() {
@@ -180,8 +142,7 @@ func (c *cluster) close() {
 	for i, n := range c.nodes {
 		all.Go(func() {
 			if n != nil {
-				_ = n.cmd.Process.Kill()
-				<-n.done
+				n.Kill()
 			}
 			if c.quotas[i] != nil {
 				c.quotas[i].remove()
@@ -207,59 +168,17 @@ func (c *cluster) query(ctx context.Context, url string, use func(context.Contex
 	return errors.Join(use(ctx, db), db.Close(ctx))
 }
 
-// send sends a request to a server and decodes the JSON response into out unless out is nil. It fails
-// unless the status is 2xx.
-func (c *cluster) send(n *node, method, path, key, kind string, body []byte, out any) error {
-	req, err := http.NewRequest(method, n.url+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	req.Header.Set("Content-Type", kind)
-	res, err := c.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		return err
-	}
-	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: status %d: %.300s", method, path, res.StatusCode, b)
-	}
-	if out == nil {
-		return nil
-	}
-	return json.Unmarshal(b, out)
-}
-
-func (c *cluster) json(n *node, method, path, key string, body, out any) error {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	return c.send(n, method, path, key, "application/json", b, out)
-}
-
-// populate creates the tenants, and for each an agent without modules, one with a module, and one whose
+// populate creates the tenants, and for each an agent without modules, one with a module, and two whose
 // answers are slow.
 func (c *cluster) populate(guest []byte) error {
-	all := map[string]any{"models": []string{"*"}, "grants": []string{"*"}}
+	ctx := context.Background()
 	for i := range tenants {
-		id := fmt.Sprint("tenant-", i)
-		create := map[string]any{"id": id, "policy": all}
-		if err := c.json(c.nodes[0], "POST", "/v1/tenants", c.operator, create, nil); err != nil {
+		t, err := c.nodes[0].operator.NewTenant(ctx, fmt.Sprint("tenant-", i), nil)
+		if err != nil {
 			return err
 		}
-		var key struct{ Secret string }
-		name := map[string]any{"name": "bench"}
-		if err := c.json(c.nodes[0], "POST", "/v1/tenants/"+id+"/keys", c.operator, name, &key); err != nil {
-			return err
-		}
-		c.keys = append(c.keys, key.Secret)
-		const look = "/v1/modules?name=look&version=1"
-		if err := c.send(c.nodes[0], "PUT", look, key.Secret, "application/wasm", guest, nil); err != nil {
+		c.keys = append(c.keys, t.Key())
+		if err := t.Upload(ctx, "look", guest); err != nil {
 			return err
 		}
 		for name, text := range map[string]string{
@@ -268,10 +187,14 @@ func (c *cluster) populate(guest []byte) error {
 			"slow":   "model: {name: slow}\n",
 			"ticks":  "model: {name: ticks}\nlimits: {max_steps: 1000}\ntools: {builtin: [calculator]}\nmiddlewares:\n  - {module: look, config: {at: all}}\n",
 		} {
-			err := c.send(c.nodes[0], "PUT", "/v1/agents/"+name, key.Secret, "application/yaml", []byte(text), nil)
-			if err != nil {
+			if _, err := t.PutAgent(ctx, name, []byte(text)); err != nil {
 				return err
 			}
+		}
+	}
+	for _, n := range c.nodes {
+		if err := n.connect(c); err != nil {
+			return err
 		}
 	}
 	return c.warm()
@@ -280,9 +203,9 @@ func (c *cluster) populate(guest []byte) error {
 // warm runs each agent of each tenant on each server, so that no measured run waits for a compiler.
 func (c *cluster) warm() error {
 	for _, n := range c.nodes {
-		for i := range c.keys {
+		for _, t := range n.tenants {
 			for _, agent := range []string{"plain", "module"} {
-				if err := c.run(n, c.keys[i], agent); err != nil {
+				if err := t.Run(context.Background(), agent); err != nil {
 					return err
 				}
 			}
@@ -291,40 +214,10 @@ func (c *cluster) warm() error {
 	return nil
 }
 
-// run runs an agent on a server and reads the events of the run. It fails unless the run ends with an
-// answer.
-func (c *cluster) run(n *node, key, agent string) error {
-	b, err := c.stream(n, "POST", "/v1/runs", key, fmt.Appendf(nil, `{"agent":%q,"input":"Do it."}`, agent))
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	text, err := io.ReadAll(b)
-	if err == nil && !bytes.Contains(text, []byte(`"finish_reason":"stop"`)) {
-		err = fmt.Errorf("a run of %s did not finish: %.600s", agent, text[max(0, len(text)-600):])
-	}
-	return err
-}
-
-// stream sends a request and returns the stream of events in the response.
-func (c *cluster) stream(n *node, method, path, key string, body []byte) (io.ReadCloser, error) {
-	req, err := http.NewRequest(method, n.url+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
-	res, err := c.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		_ = res.Body.Close()
-		return nil, fmt.Errorf("%s %s: status %d: %s", method, path, res.StatusCode, b)
-	}
-	return res.Body, nil
+// run runs an agent, with servers and tenants that depend on the number i of the run: in turn.
+func (c *cluster) run(i int, agent string) error {
+	n := c.nodes[i%len(c.nodes)]
+	return n.tenants[i%len(n.tenants)].Run(context.Background(), agent)
 }
 
 // databaseOf returns the name of the database in a URL.

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
+	"github.com/agent-runner/agent-runner/host/api"
 )
 
 // control measures the time from a request at one server until another one obeys it.
@@ -21,7 +25,7 @@ func control(s *setup) error {
 		}
 		row := "| " + strings.ToUpper(transport)
 		for _, change := range []func() (time.Duration, error){c.cancels, c.blocks, c.policies} {
-			var all sample
+			var all stats.Durations
 			for range s.samples {
 				took, err := change()
 				if err != nil {
@@ -29,7 +33,7 @@ func control(s *setup) error {
 				}
 				all = append(all, took)
 			}
-			row += fmt.Sprintf(" | %s | %s", ms(all.at(0.5)), ms(all.at(0.99)))
+			row += fmt.Sprintf(" | %s | %s", ms(all.At(0.5)), ms(all.At(0.99)))
 		}
 		s.text.WriteString(row + " |\n")
 		s.closeClusters()
@@ -41,7 +45,8 @@ func control(s *setup) error {
 // endOf starts a run at the first server, calls change after a moment, and returns the time from then
 // until the run has ended.
 func (c *cluster) endOf(agent string, change func(run string) error) (took time.Duration, err error) {
-	run, err := c.begin(c.nodes[0], c.keys[0], agent)
+	ctx, t := context.Background(), c.nodes[0].tenants[0]
+	run, err := t.Start(ctx, agent)
 	if err != nil {
 		return 0, err
 	}
@@ -52,32 +57,31 @@ func (c *cluster) endOf(agent string, change func(run string) error) (took time.
 		changed <- change(run)
 	})
 	var ended time.Time
-	err = c.follow(c.nodes[0], c.keys[0], run, func(e *event) bool {
-		ended = e.at
-		return true
-	})
-	if e := <-changed; e != nil {
-		return 0, e
+	for _, failed := range t.Follow(ctx, run, 0) {
+		ended, err = time.Now(), failed
+	}
+	if err := <-changed; err != nil {
+		return 0, err
 	}
 	return ended.Sub(began), err
 }
 
 func (c *cluster) cancels() (time.Duration, error) {
 	return c.endOf("slow", func(run string) error {
-		return c.json(c.nodes[1], "POST", "/v1/runs/"+run+"/cancel", c.keys[0], nil, nil)
+		_, err := c.nodes[1].tenants[0].CancelRun(context.Background(), run)
+		return err
 	})
 }
 
 func (c *cluster) blocks() (time.Duration, error) {
-	var m struct{ Digest string }
-	if err := c.json(c.nodes[1], "GET", "/v1/modules/look", c.keys[0], nil, &m); err != nil {
+	ctx, n := context.Background(), c.nodes[1]
+	m, err := n.tenants[0].Module(ctx, "look")
+	if err != nil {
 		return 0, err
 	}
-	took, err := c.endOf("ticks", func(string) error {
-		return c.json(c.nodes[1], "PUT", "/v1/blocks/"+m.Digest, c.operator, map[string]any{"reason": "a measurement"}, nil)
-	})
+	took, err := c.endOf("ticks", func(string) error { return n.operator.Block(ctx, m.Digest, "a measurement") })
 	if err == nil {
-		err = c.json(c.nodes[1], "DELETE", "/v1/blocks/"+m.Digest, c.operator, nil, nil)
+		err = n.operator.Unblock(ctx, m.Digest)
 	}
 	time.Sleep(time.Second) // until all servers know that the module is no longer blocked
 	return took, err
@@ -85,15 +89,17 @@ func (c *cluster) blocks() (time.Duration, error) {
 
 // policies forbids a tenant its model, and allows it again.
 func (c *cluster) policies() (time.Duration, error) {
+	ctx, t := context.Background(), c.nodes[0].tenants[1]
 	policy := func(models ...string) error {
-		return c.json(c.nodes[1], "PATCH", "/v1/tenants/tenant-1", c.operator,
-			map[string]any{"policy": map[string]any{"models": models, "grants": []string{"*"}}}, nil)
+		policy := &api.Policy{Models: models, Grants: []string{"*"}}
+		_, err := c.nodes[1].operator.UpdateTenant(ctx, "tenant-1", &api.TenantUpdate{Policy: policy})
+		return err
 	}
 	began := time.Now()
 	if err := policy("other"); err != nil {
 		return 0, err
 	}
-	for c.run(c.nodes[0], c.keys[1], "plain") == nil {
+	for t.Run(ctx, "plain") == nil {
 		if time.Since(began) > 10*time.Second {
 			return 0, fmt.Errorf("a policy has no effect at another server after 10 s")
 		}
@@ -102,7 +108,7 @@ func (c *cluster) policies() (time.Duration, error) {
 	if err := policy("*"); err != nil {
 		return 0, err
 	}
-	for c.run(c.nodes[0], c.keys[1], "plain") != nil {
+	for t.Run(ctx, "plain") != nil {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return took, nil

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/agent-runner/agent-runner/bench/internal/load"
+	"github.com/agent-runner/agent-runner/bench/internal/process"
 )
 
 // idleTime is the time for which a cluster without runs is measured.
@@ -43,6 +46,10 @@ func costs(s *setup) error {
 	if err != nil {
 		return err
 	}
+	server, err := process.Read(c.nodes[0].PID())
+	if err != nil {
+		return err
+	}
 	seconds := idleTime.Seconds() + flushTime.Seconds()
 	fmt.Fprintf(
 		&s.text,
@@ -54,7 +61,7 @@ func costs(s *setup) error {
 		float64(idle.wal-begin.wal)/seconds/1024,
 		(idle.postgres-begin.postgres).Seconds()*1000/seconds,
 		idle.connections,
-		resident(c.nodes[0].cmd.Process.Pid)>>20,
+		server.Resident>>20,
 		s.costs,
 		atOnce,
 	)
@@ -63,7 +70,7 @@ func costs(s *setup) error {
 		if err != nil {
 			return err
 		}
-		if err := c.many(agent, s.costs); err != nil {
+		if err := load.Each(atOnce, s.costs, func(i int) error { return c.run(i, agent) }); err != nil {
 			return err
 		}
 		after, err := c.count(pid, listener)
@@ -92,30 +99,6 @@ func costs(s *setup) error {
 // atOnce is the number of concurrent runs whose costs are measured.
 const atOnce = 4
 
-// many runs an agent n times, at the servers and for the tenants in turn.
-func (c *cluster) many(agent string, n int) (err error) {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	next := make(chan int)
-	for range atOnce {
-		all.Go(func() {
-			for i := range next {
-				if e := c.run(c.nodes[i%len(c.nodes)], c.keys[i%len(c.keys)], agent); e != nil {
-					mu.Lock()
-					err = e
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	all.Wait()
-	return err
-}
-
 // flushTime is the time after which PostgreSQL's statistics are complete.
 const flushTime = 2 * time.Second
 
@@ -132,7 +115,8 @@ func (c *cluster) count(postmaster int, l *hintCounter) (n counters, err error) 
 	n.connections -= 2 // this one, and the listener's
 	n.postgres = usedBy(postmaster)
 	for _, s := range c.nodes {
-		n.servers += statOf(s.cmd.Process.Pid).used
+		server, _ := process.Read(s.PID())
+		n.servers += server.Used
 	}
 	n.hints = l.count()
 	return n, err

@@ -1,60 +1,18 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
+	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/apiclient"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
-
-// An event is an event of a run, as a client receives it.
-type event struct {
-	Type  string
-	Seq   int64
-	MS    int64 `json:"time_ms"` // Unix time
-	Chunk struct{ Text string }
-
-	at time.Time // when the client received it
-}
-
-// follow calls fn for each event of a run, read from a server, until fn returns false or the run ends.
-func (c *cluster) follow(n *node, key, run string, fn func(*event) bool) error {
-	body, err := c.stream(n, "GET", "/v1/runs/"+run+"/events", key, nil)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	scan := bufio.NewScanner(body)
-	scan.Buffer(nil, 4<<20)
-	for scan.Scan() {
-		text, ok := strings.CutPrefix(scan.Text(), "data: ")
-		if !ok {
-			continue
-		}
-		e := event{at: time.Now()}
-		if err := json.Unmarshal([]byte(text), &e); err != nil {
-			return err
-		}
-		if !fn(&e) || e.Type == "run_finished" {
-			return nil
-		}
-	}
-	if err := scan.Err(); err != nil {
-		return err
-	}
-	return io.ErrUnexpectedEOF
-}
-
-// begin starts a run at a server and returns its id.
-func (c *cluster) begin(n *node, key, agent string) (string, error) {
-	var run struct{ ID string }
-	err := c.json(n, "POST", "/v1/runs", key, map[string]any{"agent": agent, "input": "Do it."}, &run)
-	return run.ID, err
-}
 
 // events measures the time from a chunk of the model to clients that follow the run, at its server and
 // at another one.
@@ -85,12 +43,12 @@ func events(s *setup) error {
 				"| %s | %d | %s | %s | %s | %s | %s | %s |\n",
 				strings.ToUpper(transport),
 				n,
-				ms(same.at(0.5)),
-				ms(same.at(0.99)),
-				ms(other.at(0.5)),
-				ms(other.at(0.99)),
-				ms(later.at(0.5)),
-				ms(later.at(0.99)),
+				ms(same.At(0.5)),
+				ms(same.At(0.99)),
+				ms(other.At(0.5)),
+				ms(other.At(0.99)),
+				ms(later.At(0.5)),
+				ms(later.At(0.99)),
 			)
 		}
 		s.closeClusters()
@@ -101,46 +59,49 @@ func events(s *setup) error {
 
 // delays starts n runs at the first server and follows each there and at the second one. It returns the
 // delays of chunks at both, and by how much the second was later.
-func (c *cluster) delays(n int) (same, other, later sample, err error) {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	first := make(map[string]map[int]time.Duration) // delays by chunk and server
-	for i := range n {
-		key := c.keys[i%len(c.keys)]
-		run, e := c.begin(c.nodes[0], key, "slow")
-		if e != nil {
-			return nil, nil, nil, e
+func (c *cluster) delays(n int) (same, other, later stats.Durations, err error) {
+	var all errgroup.Group
+	runs := make([][2]map[int64]time.Duration, n) // delays at both servers
+	for i := range runs {
+		run, err := c.nodes[0].tenants[i%tenants].Start(context.Background(), "slow")
+		if err != nil {
+			return nil, nil, nil, err
 		}
 		for at, server := range c.nodes[:2] {
-			all.Go(func() {
-				e := c.follow(server, key, run, func(e *event) bool {
-					sent, parsed := strconv.ParseInt(strings.TrimSpace(e.Chunk.Text), 10, 64)
-					if parsed != nil || e.Type != "chunk" {
-						return true
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					id := fmt.Sprint(run, sent)
-					if first[id] == nil {
-						first[id] = map[int]time.Duration{}
-					}
-					first[id][at] = e.at.Sub(time.Unix(0, sent))
-					return true
-				})
-				if e != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					err = e
-				}
+			all.Go(func() (err error) {
+				runs[i][at], err = chunkDelays(server.tenants[i%tenants], run)
+				return err
 			})
 		}
 		time.Sleep(slowPause * slowChunks / 2 / time.Duration(n) / 2) // so that the runs are not in step
 	}
-	all.Wait()
-	for _, d := range first {
-		if len(d) == 2 {
-			same, other, later = append(same, d[0]), append(other, d[1]), append(later, d[1]-d[0])
+	if err := all.Wait(); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, run := range runs {
+		for sent, first := range run[0] {
+			if second, ok := run[1][sent]; ok {
+				same, other, later = append(same, first), append(other, second), append(later, second-first)
+			}
 		}
 	}
-	return same, other, later, err
+	return same, other, later, nil
+}
+
+// chunkDelays follows a run of the model slow, and returns the delay of each chunk by the time at which the
+// model sent it, in nanoseconds of Unix time.
+func chunkDelays(c *apiclient.Client, run string) (map[int64]time.Duration, error) {
+	delays := map[int64]time.Duration{}
+	for e, err := range c.Follow(context.Background(), run, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Type != abi.EventChunk {
+			continue
+		}
+		if sent, err := strconv.ParseInt(strings.TrimSpace(e.Chunk.Text), 10, 64); err == nil {
+			delays[sent] = time.Since(time.Unix(0, sent))
+		}
+	}
+	return delays, nil
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 // latency compares the time of a run, without other runs, between one server and three.
@@ -27,7 +29,7 @@ func latency(s *setup) error {
 		s.runs,
 	)
 	for modules, agent := range []string{"plain", "module"} {
-		rounds := map[*cluster][]sample{}
+		rounds := map[*cluster][]stats.Durations{}
 		for range s.rounds {
 			for _, c := range []*cluster{one, notify, nats} {
 				took, err := c.times(agent, s.runs)
@@ -41,12 +43,12 @@ func latency(s *setup) error {
 			name string
 			*cluster
 		}{{"one", one}, {"three, NOTIFY", notify}, {"three, NATS", nats}} {
-			var all sample
+			var all stats.Durations
 			for _, r := range rounds[row.cluster] {
 				all = append(all, r...)
 			}
-			fmt.Fprintf(&s.text, "| %d | %s | %s | %s | %s |\n", modules, row.name, ms(all.at(0.5)), ms(all.at(0.99)),
-				ratio(rounds[one], rounds[row.cluster], median))
+			fmt.Fprintf(&s.text, "| %d | %s | %s | %s | %s |\n", modules, row.name, ms(all.At(0.5)), ms(all.At(0.99)),
+				stats.NewRatio(rounds[one], rounds[row.cluster], median))
 		}
 	}
 	s.text.WriteString("\n")
@@ -54,11 +56,11 @@ func latency(s *setup) error {
 }
 
 // times runs an agent n times, one after the other, and returns the time of each run.
-func (c *cluster) times(agent string, n int) (sample, error) {
-	var out sample
+func (c *cluster) times(agent string, n int) (stats.Durations, error) {
+	var out stats.Durations
 	for i := range n {
 		began := time.Now()
-		if err := c.run(c.nodes[i%len(c.nodes)], c.keys[i%len(c.keys)], agent); err != nil {
+		if err := c.run(i, agent); err != nil {
 			return nil, err
 		}
 		out = append(out, time.Since(began))

@@ -24,7 +24,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/agent-runner/agent-runner/bench/internal/stats"
+	"github.com/agent-runner/agent-runner/bench/internal/chatmodel"
+	"github.com/agent-runner/agent-runner/bench/internal/machine"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 )
 
@@ -44,7 +45,7 @@ type setup struct {
 	plan
 	program  string
 	guest    []byte
-	model    *chatModel
+	model    *chatmodel.Server
 	postgres *postgrestest.Server
 	made     int // databases
 	text     bytes.Buffer
@@ -88,10 +89,10 @@ func measure(p plan, only, program, guest, out string) (err error) {
 	if s.guest, err = os.ReadFile(guest); err != nil {
 		return err
 	}
-	if s.model, err = startModel(); err != nil {
+	if s.model, err = chatmodel.Start(answer); err != nil {
 		return err
 	}
-	defer s.model.close()
+	defer s.model.Close()
 	if err := os.Setenv(postgrestest.EnvRequired, "1"); err != nil {
 		return err
 	}
@@ -130,10 +131,6 @@ func measure(p plan, only, program, guest, out string) (err error) {
 
 // head writes the beginning of the figures.
 func (s *setup) head() {
-	average := "unknown"
-	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		average = strings.Fields(string(b))[0]
-	}
 	fmt.Fprintf(
 		&s.text,
 		"# A cluster in figures\n\nGenerated, written by `make bench-cluster`: %s, %d processors, Go %s. "+
@@ -142,12 +139,12 @@ func (s *setup) head() {
 			"the machine. A run has four steps: three calls of a tool, and an answer. All runs are stored, and a client reads all "+
 			"their events. The runs belong to %d tenants in turn. A module is %d KB of a Go guest with a hook at each point.\n\n"+
 			"Load average at the start: %s. Above 0.5, other programs were running and the figures are unreliable.\n\n",
-		stats.Processor(),
+		machine.Processor(),
 		runtime.NumCPU(),
 		strings.TrimPrefix(runtime.Version(), "go"),
 		tenants,
 		len(s.guest)>>10,
-		average,
+		machine.LoadAverage(),
 	)
 }
 

@@ -1,10 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/agent-runner/agent-runner/bench/internal/apiclient"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 // killed is the number of runs in progress on a server that is killed.
@@ -23,7 +30,7 @@ func takeover(s *setup) error {
 		if err != nil {
 			return err
 		}
-		var all sample
+		var all stats.Durations
 		for range s.kills {
 			took, err := c.kill()
 			if err != nil {
@@ -36,9 +43,9 @@ func takeover(s *setup) error {
 			"| %s | %d | %s | %s | %s |\n",
 			strings.ToUpper(transport),
 			s.kills,
-			ms(all.at(0.5)),
-			ms(all.at(0.99)),
-			ms(all.at(1)),
+			ms(all.At(0.5)),
+			ms(all.At(0.99)),
+			ms(all.At(1)),
 		)
 		s.closeClusters()
 	}
@@ -48,53 +55,49 @@ func takeover(s *setup) error {
 
 // kill starts runs at the last server, kills it, and starts it again. It returns the time from the kill
 // to the next event of each run.
-func (c *cluster) kill() (out sample, err error) {
-	last := len(c.nodes) - 1
+func (c *cluster) kill() (out stats.Durations, err error) {
+	ctx, last := context.Background(), len(c.nodes)-1
 	var mu sync.Mutex
-	var all sync.WaitGroup
 	var died time.Time
-	runs := map[string]string{} // keys
+	var all errgroup.Group
+	runs := map[string]*apiclient.Client{} // clients that follow them, at the first server
 	for i := range killed {
-		key := c.keys[i%len(c.keys)]
-		run, err := c.begin(c.nodes[last], key, "ticks")
+		run, err := c.nodes[last].tenants[i%tenants].Start(ctx, "ticks")
 		if err != nil {
 			return nil, err
 		}
-		runs[run] = key
+		runs[run] = c.nodes[0].tenants[i%tenants]
 	}
 	time.Sleep(2 * time.Second)
-	for run, key := range runs {
-		all.Go(func() {
-			e := c.follow(c.nodes[0], key, run, func(e *event) bool {
-				mu.Lock()
-				defer mu.Unlock()
-				if died.IsZero() || e.MS <= died.UnixMilli() {
-					return true
+	for run, client := range runs {
+		all.Go(func() error {
+			for e, err := range client.Follow(ctx, run, 0) {
+				if err != nil {
+					return err
 				}
-				out = append(out, e.at.Sub(died))
-				return false
-			})
-			if e != nil {
+				at := time.Now()
 				mu.Lock()
-				defer mu.Unlock()
-				err = e
+				resumed := !died.IsZero() && e.TimeMS > died.UnixMilli()
+				if resumed {
+					out = append(out, at.Sub(died))
+				}
+				mu.Unlock()
+				if resumed {
+					return nil
+				}
 			}
+			return nil
 		})
 	}
 	time.Sleep(time.Second)
 	mu.Lock()
-	if e := c.nodes[last].cmd.Process.Kill(); e != nil {
-		mu.Unlock()
-		return nil, e
-	}
-	<-c.nodes[last].done
+	c.nodes[last].Kill()
 	died = time.Now()
 	mu.Unlock()
-	all.Wait()
-	for run, key := range runs {
-		if e := c.json(c.nodes[0], "POST", "/v1/runs/"+run+"/cancel", key, nil, nil); e != nil && err == nil {
-			err = e
-		}
+	err = all.Wait()
+	for run, client := range runs {
+		_, e := client.CancelRun(ctx, run)
+		err = errors.Join(err, e)
 	}
 	if err == nil {
 		err = c.start(last)

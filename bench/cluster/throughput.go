@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/agent-runner/agent-runner/bench/internal/load"
+	"github.com/agent-runner/agent-runner/bench/internal/process"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 // Shares of the processors, of which two suffice. What remains is for the load generator and the model.
@@ -42,10 +41,10 @@ func throughput(s *setup) error {
 		return err
 	}
 	defer group.remove()
-	if err := errors.Join(addAll(group, pid), addAll(group, children(pid)...)); err != nil {
+	if err := addAll(group, pid); err != nil {
 		return err
 	}
-	defer func() { _ = errors.Join(leaveAll(group, pid), leaveAll(group, children(pid)...)) }()
+	defer func() { _ = addAll(group.above(), pid) }()
 	fmt.Fprintf(
 		&s.text,
 		"## Runs per second\n\nEach server may use %.0f %% of a processor, and PostgreSQL %.0f %%. %d concurrent runs; %d rounds of %v with one server, and as many with three, in turns. "+
@@ -78,7 +77,7 @@ func throughput(s *setup) error {
 			threes = append(threes, n)
 		}
 		fmt.Fprintf(&s.text, "| %d | %.0f | %.0f | %s | %.0f %% |\n", modules, mean(ones), mean(threes),
-			ratio(ones, threes, mean), 100*used.Seconds()/(s.round.Seconds()*float64(len(threes))))
+			stats.NewRatio(ones, threes, mean), 100*used.Seconds()/(s.round.Seconds()*float64(len(threes))))
 	}
 	s.text.WriteString("\n")
 	return nil
@@ -87,26 +86,8 @@ func throughput(s *setup) error {
 // load runs an agent for the duration d with concurrent workers, at the servers and for the tenants in
 // turn. It returns the number of runs per second.
 func (c *cluster) load(agent string, d time.Duration) (perSecond float64, err error) {
-	var next, ended atomic.Int64
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	began := time.Now()
-	for range workers {
-		all.Go(func() {
-			for time.Since(began) < d {
-				i := int(next.Add(1))
-				if e := c.run(c.nodes[i%len(c.nodes)], c.keys[i%len(c.keys)], agent); e != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					err = errors.Join(err, e)
-					return
-				}
-				ended.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	return float64(ended.Load()) / time.Since(began).Seconds(), err
+	times, took, err := load.For(workers, d, func(i int) error { return c.run(i, agent) })
+	return float64(len(times)) / took.Seconds(), err
 }
 
 // postmaster returns the process id of PostgreSQL.
@@ -116,76 +97,32 @@ func (c *cluster) postmaster() (pid int, err error) {
 		if err := db.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
 			return err
 		}
-		pid = statOf(backend).parent
-		return nil
+		s, err := process.Read(backend)
+		pid = s.Parent
+		return err
 	})
 	return pid, err
 }
 
-// A stat has fields of /proc/PID/stat.
-type stat struct {
-	parent int
-	used   time.Duration // processor time, with that of children that have ended
-}
-
-// statOf returns the stat of a process, or the zero value if there is none.
-func statOf(pid int) (s stat) {
-	const tick = 10 * time.Millisecond // the unit of processor times
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return s
-	}
-	_, rest, _ := strings.Cut(string(b), ") ") // the program's name before it may contain any character
-	fields := strings.Fields(rest)
-	s.parent, _ = strconv.Atoi(fields[1])
-	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
-		n, _ := strconv.ParseInt(field, 10, 64)
-		s.used += time.Duration(n) * tick
-	}
-	return s
-}
-
-// children returns the children of a process.
-func children(pid int) (out []int) {
-	list, _ := os.ReadDir("/proc")
-	for _, e := range list {
-		if id, err := strconv.Atoi(e.Name()); err == nil && statOf(id).parent == pid {
-			out = append(out, id)
-		}
-	}
-	return out
-}
-
 // usedBy returns the processor time of a process and its children.
 func usedBy(pid int) time.Duration {
-	used := statOf(pid).used
-	for _, child := range children(pid) {
-		used += statOf(child).used
+	s, _ := process.Read(pid)
+	children, _ := process.Children(pid)
+	for _, child := range children {
+		s.Used += child.Used
 	}
-	return used
+	return s.Used
 }
 
-// resident returns the resident memory of a process in bytes.
-func resident(pid int) int64 {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(b)) {
-		if text, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kb, _ := strconv.ParseInt(strings.Fields(text)[0], 10, 64)
-			return kb << 10
-		}
-	}
-	return 0
-}
-
-// addAll moves processes into a group, except those that have ended.
-func addAll(q *quota, pids ...int) (err error) {
-	for _, pid := range pids {
-		if e := q.add(pid); !errors.Is(e, syscall.ESRCH) {
+// addAll moves a process and its children into a group, except children that have ended.
+func addAll(q *quota, pid int) error {
+	err := q.add(pid) // first, so that later children belong to the group
+	children, e := process.Children(pid)
+	err = errors.Join(err, e)
+	for _, child := range children {
+		if e := q.add(child.PID); !errors.Is(e, syscall.ESRCH) {
 			err = errors.Join(err, e)
 		}
 	}
 	return err
 }
-
-// leaveAll moves processes back to the group above a group.
-func leaveAll(q *quota, pids ...int) error { return addAll(q.above(), pids...) }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/process"
 )
 
 // A halt holds the maximums of several stop-the-world pauses, for the garbage collector or another
@@ -55,11 +57,11 @@ func longestHalt(do func() error) (longest halt, err error) {
 		runtime.ReadMemStats(&stats)
 		for {
 			collections := stats.NumGC
-			began := processorTime()
+			began := process.Used()
 			runtime.ReadMemStats(&stats)
 			// ReadMemStats waits for a running collection to end, with the world running. Ignore
 			// such a wait.
-			if worked := processorTime() - began; stats.NumGC == collections {
+			if worked := process.Used() - began; stats.NumGC == collections {
 				longest.worked = max(longest.worked, worked)
 			}
 			select {
@@ -78,15 +80,6 @@ func longestHalt(do func() error) (longest halt, err error) {
 		}
 	}
 	return longest, err
-}
-
-// processorTime returns the processor time that this process has used.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // stolenTime returns the processor time that the hypervisor has given to other machines since boot,

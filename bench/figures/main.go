@@ -16,10 +16,10 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/bench/internal/machine"
 	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	fmt.Printf(
 		"%s, %d processors, %s, %s/%s",
-		stats.Processor(),
+		machine.Processor(),
 		runtime.NumCPU(),
 		runtime.Version(),
 		runtime.GOOS,
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 		float64(len(plain))/1e6,
 	)
 	fmt.Println("| | here | against | ratio | target |\n|---|---|---|---|---|")
-	load, stolen := loadAverage(), stolenTime()
+	load, stolen := machine.LoadAverage(), stolenTime()
 	only := os.Getenv("ONLY") // one row's name, for development
 	for _, p := range []struct {
 		name string
@@ -89,20 +89,10 @@ func run(ctx context.Context, args []string) error {
 	fmt.Printf(
 		"\nThe machine's load average was %s when this began, and %s at its end, this included. Meanwhile its hypervisor kept its processors for %s.\n",
 		load,
-		loadAverage(),
+		machine.LoadAverage(),
 		short(stolenTime()-stolen),
 	)
 	return nil
-}
-
-// loadAverage returns the average number of runnable processes in the last minute. Their load
-// affects the figures. If the average is unavailable, it returns "not known".
-func loadAverage() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if first, _, ok := strings.Cut(string(b), " "); err == nil && ok {
-		return first
-	}
-	return "not known"
 }
 
 // row prints a row of the table: a duration measured here, the duration that it is compared with,
@@ -126,7 +116,7 @@ func short(d time.Duration) string {
 // after one to warm up. It returns the median time of a call of each.
 func byTurns(functions ...func() error) ([]time.Duration, error) {
 	const rounds, turn = 31, 20 * time.Millisecond
-	times := make([][]time.Duration, len(functions))
+	times := make([]stats.Durations, len(functions))
 	for round := range rounds + 1 {
 		for i, f := range functions {
 			n, began := 0, time.Now()
@@ -143,14 +133,9 @@ func byTurns(functions ...func() error) ([]time.Duration, error) {
 	}
 	medians := make([]time.Duration, len(functions))
 	for i := range times {
-		medians[i] = percentile(times[i], 50)
+		medians[i] = times[i].At(0.5)
 	}
 	return medians, nil
-}
-
-func percentile(times []time.Duration, p int) time.Duration {
-	slices.Sort(times)
-	return times[min(len(times)-1, len(times)*p/100)]
 }
 
 func version(path string) string {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/bench/internal/work"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -113,14 +114,14 @@ func instances(ctx context.Context, plain []byte) error {
 // ready compares the first load of a module with the second, in a new sandbox with the same cache.
 func ready(ctx context.Context, plain []byte) error {
 	const rounds = 5
-	var first, second []time.Duration
+	var first, second stats.Durations
 	for range rounds {
 		dir, err := os.MkdirTemp("", "figures")
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		for _, times := range []*[]time.Duration{&first, &second} {
+		for _, times := range []*stats.Durations{&first, &second} {
 			s, err := newSandbox(ctx, sandbox.Options{CacheDir: dir})
 			if err != nil {
 				return err
@@ -141,7 +142,7 @@ func ready(ctx context.Context, plain []byte) error {
 			}
 		}
 	}
-	a, b := percentile(second, 50), percentile(first, 50)
+	a, b := second.At(0.5), first.At(0.5)
 	row("from bytes to an instance, the second time", a, b, "the first time:", ratio(b, a), "≥ 10 times faster")
 	return nil
 }

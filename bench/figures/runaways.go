@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/native"
@@ -209,7 +210,7 @@ func runaways(ctx context.Context, all []runaway) error {
 // spreadRow prints the distribution over all runs, and names the shapes that exceeded the target at
 // least once.
 func spreadRow(what string, seen []endless, of func(*sample) []time.Duration) {
-	var here, inGo []time.Duration
+	var here, inGo stats.Durations
 	var above []*endless
 	worst := func(e *endless) time.Duration { return slices.Max(of(&e.here)) }
 	for i := range seen {
@@ -232,13 +233,13 @@ func spreadRow(what string, seen []endless, of func(*sample) []time.Duration) {
 		list = " (" + strings.Join(names, "; ") + ")"
 	}
 	fmt.Printf("| %s | %s%s | a loop in Go in the hook's place: %s | %.2f at the 90th percentile | ≤ 10 ms |\n",
-		what, spread(here), list, spread(inGo), ratio(percentile(here, 90), percentile(inGo, 90)))
+		what, spread(here), list, spread(inGo), ratio(here.At(0.9), inGo.At(0.9)))
 }
 
 // named is the maximum number of shapes that a row names.
 const named = 5
 
-func median(times []time.Duration) time.Duration { return percentile(slices.Clone(times), 50) }
+func median(times stats.Durations) time.Duration { return times.At(0.5) }
 
 // systematicRow prints the shape with the highest median, which excludes single disturbances by the
 // machine.
@@ -260,11 +261,11 @@ func systematicRow(what string, seen []endless, of func(*sample) []time.Duration
 	)
 }
 
-func spread(times []time.Duration) string {
+func spread(times stats.Durations) string {
 	return fmt.Sprintf(
 		"median %s, 90th percentile %s, at most %s",
-		short(percentile(times, 50)),
-		short(percentile(times, 90)),
+		short(times.At(0.5)),
+		short(times.At(0.9)),
 		short(slices.Max(times)),
 	)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/bench/internal/work"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -51,7 +52,7 @@ func neighbours(ctx context.Context, plain []byte, all []runaway) error {
 			}
 		}
 	}
-	var beside [2][]time.Duration
+	var beside [2]stats.Durations
 	for range 40 { // turns are short, so that the machine's other load affects both
 		for i, other := range []func(<-chan struct{}) error{honest, worst} {
 			times, err := p99(clean(ctx, im), in, other)
@@ -61,7 +62,7 @@ func neighbours(ctx context.Context, plain []byte, all []runaway) error {
 			beside[i] = append(beside[i], times)
 		}
 	}
-	a, b := percentile(beside[1], 50), percentile(beside[0], 50)
+	a, b := beside[1].At(0.5), beside[0].At(0.5)
 	row(
 		"p99 of a tenant's 1 KB hook on two processors, next to the worst tenant",
 		a,
@@ -80,7 +81,7 @@ func p99(g guest, in []byte, other func(done <-chan struct{}) error) (time.Durat
 	var wg sync.WaitGroup
 	var failed error
 	wg.Go(func() { failed = other(done) })
-	var times []time.Duration
+	var times stats.Durations
 	var err error
 	for began := time.Now(); time.Since(began) < 500*time.Millisecond && err == nil; {
 		from := time.Now()
@@ -89,5 +90,5 @@ func p99(g guest, in []byte, other func(done <-chan struct{}) error) (time.Durat
 	}
 	close(done)
 	wg.Wait()
-	return percentile(times, 99), errors.Join(err, failed)
+	return times.At(0.99), errors.Join(err, failed)
 }

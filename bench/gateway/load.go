@@ -2,14 +2,14 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/load"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 // A sample holds the times of one request: to the first byte, and to the end.
@@ -20,55 +20,30 @@ type sample struct{ first, all time.Duration }
 // client and the upstream.
 type summary struct{ p50, p99, first, processor, rate float64 }
 
-// processorTime returns the processor time that this process has used.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 func summarize(list []sample) summary {
-	var all, first []time.Duration
+	var all, first stats.Durations
 	for _, s := range list {
 		all, first = append(all, s.all), append(first, s.first)
 	}
-	slices.Sort(all)
-	slices.Sort(first)
-	at := func(d []time.Duration, q float64) float64 {
-		return float64(d[int(q*float64(len(d)-1))].Microseconds()) / 1000
-	}
-	return summary{p50: at(all, 0.5), p99: at(all, 0.99), first: at(first, 0.5)}
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return summary{p50: ms(all.At(0.5)), p99: ms(all.At(0.99)), first: ms(first.At(0.5))}
 }
 
-// load sends requests with a body to url with the given number of concurrent clients for a duration, and
+// requests sends requests with a body to url with the given number of concurrent clients for a duration, and
 // returns a sample of each request.
-func load(url string, clients int, body []byte, duration time.Duration) ([]sample, error) {
+func requests(url string, clients int, body []byte, duration time.Duration) ([]sample, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	var mu sync.Mutex
 	var out []sample
-	var failed error
-	var wg sync.WaitGroup
-	end := time.Now().Add(duration)
-	for range clients {
-		wg.Go(func() {
-			var mine []sample
-			var err error
-			for err == nil && time.Now().Before(end) {
-				var s sample
-				if s, err = send(client, url, body); err == nil {
-					mine = append(mine, s)
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out, failed = append(out, mine...), errors.Join(failed, err)
-		})
-	}
-	wg.Wait()
-	return out, failed
+	_, _, err := load.For(clients, duration, func(int) error {
+		s, err := send(client, url, body)
+		mu.Lock()
+		defer mu.Unlock()
+		out = append(out, s)
+		return err
+	})
+	return out, err
 }
 
 func send(client *http.Client, url string, body []byte) (sample, error) {

@@ -3,25 +3,26 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"runtime"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/machine"
+	"github.com/agent-runner/agent-runner/bench/internal/process"
 )
 
 // head returns the beginning of the page.
 func (c *bench) head() string {
-	load, _ := os.ReadFile("/proc/loadavg")
 	return fmt.Sprintf(`# The gateway's figures
 
 `+"`make bench-gateway`"+` writes this file. Compare the rows of a table: times depend on the machine and its load.
 
-%s: %d processors, load %.4s, %s/%s, %s.
+%s: %d processors, load %s, %s/%s, %s.
 Clients, gateway and upstream are one process, which shares the processors. A request is the history of a coding
 agent that reads files of this repository: Go, Markdown and lists. An answer has %d sentences, each an event if it
 is streamed. The upstream answers at once. The modules are redact, tool-policy and sentences. The rows alternate in
 %d rounds of %v; with one client, in %d rounds of %v. A gateway that takes more than %d ms at p50 is not measured
 with more clients.
-%s`, time.Now().Format("2 January 2006"), runtime.NumCPU(), load, runtime.GOOS, runtime.GOARCH, runtime.Version(),
+%s`, time.Now().Format("2 January 2006"), runtime.NumCPU(), machine.LoadAverage(), runtime.GOOS, runtime.GOARCH, runtime.Version(),
 		answerEvents, c.rounds, c.duration, c.rounds*shorter, c.duration/shorter, overloaded, c.missing)
 }
 
@@ -102,14 +103,14 @@ func (c *bench) measure(stream bool, size, clients int, peers []peer) ([]summary
 	took, processors := make([]time.Duration, len(peers)), make([]time.Duration, len(peers))
 	for range rounds {
 		for i, p := range peers {
-			began, used := time.Now(), processorTime()
-			s, err := load(p.url, clients, body, duration)
+			began, used := time.Now(), process.Used()
+			s, err := requests(p.url, clients, body, duration)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p.name, err)
 			}
 			results[i] = append(results[i], s...)
 			took[i] += time.Since(began)
-			processors[i] += processorTime() - used
+			processors[i] += process.Used() - used
 		}
 	}
 	out := make([]summary, len(peers))

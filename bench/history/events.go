@@ -109,11 +109,7 @@ func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)
 			continue
 		}
 		if custom++; custom%eventsOfStep == 0 {
-			now, err := stats.Now()
-			if err != nil {
-				return us, "", err
-			}
-			ends = append(ends, now)
+			ends = append(ends, stats.Now())
 		}
 	}
 	if len(ends) != m.steps {
@@ -131,10 +127,7 @@ func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)
 func resumed(ctx context.Context, s store.Store, run string, n int) (stats.Span, error) {
 	const readers, some = 50, 100
 	got := 0
-	began, err := stats.Now()
-	if err != nil {
-		return stats.Span{}, err
-	}
+	began := stats.Now()
 	for range readers {
 		list, err := s.Events(ctx, run, int64(n), some)
 		if err != nil {
@@ -145,6 +138,5 @@ func resumed(ctx context.Context, s store.Store, run string, n int) (stats.Span,
 		}
 		got += len(list)
 	}
-	now, err := stats.Now()
-	return now.Since(began, got), err
+	return stats.Now().Since(began, got), nil
 }

@@ -20,11 +20,7 @@ type script struct {
 
 // Generate implements [model.Model].
 func (s *script) Generate(_ context.Context, _ *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
-	now, err := stats.Now()
-	if err != nil {
-		return nil, err
-	}
-	s.asked = append(s.asked, now)
+	s.asked = append(s.asked, stats.Now())
 	m, finish := abi.Assistant("done"), abi.FinishStop
 	if n := len(s.asked); n < s.steps {
 		m = abi.Message{
@@ -45,10 +41,7 @@ func (s *script) Generate(_ context.Context, _ *model.Request, sink func(abi.Chu
 // model, and the average time of a later step.
 func (s *script) run(start func() iter.Seq2[abi.Event, error]) (first, later stats.Span, err error) {
 	s.asked = s.asked[:0]
-	began, err := stats.Now()
-	if err != nil {
-		return first, later, err
-	}
+	began := stats.Now()
 	for _, err := range start() {
 		if err != nil {
 			return first, later, err

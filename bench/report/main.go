@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/bench/internal/stats"
+	"github.com/agent-runner/agent-runner/bench/internal/machine"
 )
 
 func main() {
@@ -53,9 +53,9 @@ func report(ctx context.Context, built, out string, quick bool) error {
 		&w,
 		"%s: %s, %d processors, load %s, %s/%s, %s",
 		time.Now().Format("2 January 2006"),
-		stats.Processor(),
+		machine.Processor(),
 		runtime.NumCPU(),
-		load(),
+		machine.LoadAverage(),
 		runtime.GOOS,
 		runtime.GOARCH,
 		runtime.Version(),
@@ -103,12 +103,6 @@ func report(ctx context.Context, built, out string, quick bool) error {
 //
 //go:embed missed.md
 var missed string
-
-func load() string {
-	b, _ := os.ReadFile("/proc/loadavg")
-	first, _, _ := strings.Cut(string(b), " ")
-	return first
-}
 
 // version returns the version of a module that the benchmarks' go.mod requires.
 func version(path string) string {

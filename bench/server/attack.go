@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,13 +12,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/bench/internal/apiclient"
 	"github.com/agent-runner/agent-runner/internal/hostile"
 )
 
 // mallory is the hostile tenant of a platform.
 type mallory struct {
-	*platform
 	*tenant
+	http *http.Client
+}
+
+// request sends a request with a key, and reads the response, whatever it is.
+func (m *mallory) request(method, path, key, kind string, body []byte) {
+	req, err := http.NewRequest(method, m.Server()+path, bytes.NewReader(body))
+	if err != nil {
+		return
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", kind)
+	res, err := m.http.Do(req)
+	if err != nil {
+		return
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, res.Body)
 }
 
 // attacks holds the hostile tenant's attacks, which run concurrently and without end. The attack with
@@ -42,15 +61,14 @@ func attackUntilKilled(address, key, guest, ways string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	m := &mallory{
-		&platform{
-			url:    address,
-			wasm:   wasm,
-			client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}, Timeout: 30 * time.Second},
-		},
-		&tenant{"mallory", key},
+	h := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}, Timeout: 30 * time.Second}
+	c, err := apiclient.New(h, address, key)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	_ = m.populate(m.tenant, "quick", []int{0, 10})
+	m := &mallory{&tenant{c, "mallory"}, h}
+	_ = m.populate(wasm, "quick", []int{0, 10})
 	for _, attack := range attacks {
 		if ways == "" || slices.Contains(strings.Split(ways, ","), attack.name) {
 			attack.start(m)
@@ -74,7 +92,7 @@ func forever(n int, fn func(i int)) {
 func (m *mallory) upload() {
 	cases := hostile.Cases()
 	forever(4, func(i int) {
-		_ = m.send("PUT", "/v1/modules", m.key, "application/wasm", cases[i%len(cases)].Module(), 200, nil)
+		m.request("PUT", "/v1/modules", m.Key(), "application/wasm", cases[i%len(cases)].Module())
 	})
 }
 
@@ -87,34 +105,20 @@ func (m *mallory) runs() {
 		{"logs", `export default { name: "logs", beforeModel(_, ctx) { for (;;) ctx.log.info("x".repeat(10000)); } };`},
 		{"grows", `export default { name: "grows", beforeModel() { const all = []; for (;;) all.push("x".repeat(100000) + all.length); } };`},
 	} {
-		_ = m.send(
-			"PUT",
-			"/v1/modules?name="+script.name+"&version=1",
-			m.key,
-			"application/javascript",
-			[]byte(script.code),
-			200,
-			nil,
-		)
-		_ = m.send(
-			"PUT",
-			"/v1/agents/"+script.name,
-			m.key,
-			"application/yaml",
-			fmt.Appendf(nil, "model: {name: quick}\nmiddlewares: [{module: %s, on_fault: skip}]\n", script.name),
-			200,
-			nil,
-		)
+		path := "/v1/modules?name=" + script.name + "&version=1"
+		m.request("PUT", path, m.Key(), "application/javascript", []byte(script.code))
+		file := fmt.Appendf(nil, "model: {name: quick}\nmiddlewares: [{module: %s, on_fault: skip}]\n", script.name)
+		_, _ = m.PutAgent(context.Background(), script.name, file)
 	}
 	agents := []string{"spins", "throws", "logs", "grows", "quick-10", "quick-0"}
-	forever(16, func(i int) { _ = m.run(m.tenant, agents[i%len(agents)]) })
+	forever(16, func(i int) { _ = m.Run(context.Background(), agents[i%len(agents)]) })
 }
 
 // flood requests long lists, and sends invalid keys.
 func (m *mallory) flood() {
-	forever(4, func(i int) { _ = m.send("GET", fmt.Sprint("/v1/runs?limit=500&agent=", i), m.key, "", nil, 200, nil) })
-	forever(4, func(int) { _ = m.send("GET", "/v1/runs?limit=500", m.key, "", nil, 200, nil) })
-	forever(4, func(i int) { _ = m.send("GET", "/v1/keys", fmt.Sprint("ar_", i), "", nil, 200, nil) })
+	forever(4, func(i int) { m.request("GET", fmt.Sprint("/v1/runs?limit=500&agent=", i), m.Key(), "", nil) })
+	forever(4, func(int) { m.request("GET", "/v1/runs?limit=500", m.Key(), "", nil) })
+	forever(4, func(i int) { m.request("GET", "/v1/keys", fmt.Sprint("ar_", i), "", nil) })
 }
 
 // bodies sends large request bodies.
@@ -124,9 +128,7 @@ func (m *mallory) bodies() {
 			`{"agent":"quick-0","input":"x","metadata":{"a":[` + strings.Repeat(`{"a":0},`, size/8-20) + `0]}}`,
 			`{"agent":"quick-0","messages":[{"role":"user","content":"` + strings.Repeat("x", size-100) + `"}]}`,
 		} {
-			forever(2, func(int) {
-				_ = m.send("POST", "/v1/runs", m.key, "application/json", []byte(body), 202, nil)
-			})
+			forever(2, func(int) { m.request("POST", "/v1/runs", m.Key(), "application/json", []byte(body)) })
 		}
 	}
 }
@@ -134,22 +136,15 @@ func (m *mallory) bodies() {
 // agents uploads agents with different content each time.
 func (m *mallory) agents() {
 	forever(2, func(i int) {
-		_ = m.send(
-			"PUT",
-			fmt.Sprint("/v1/agents/many-", i%50),
-			m.key,
-			"application/yaml",
-			fmt.Appendf(agentFile("quick", 10), "# %d\n", i),
-			200,
-			nil,
-		)
+		file := fmt.Appendf(agentFile("quick", 10), "# %d\n", i)
+		_, _ = m.PutAgent(context.Background(), fmt.Sprint("many-", i%50), file)
 	})
 }
 
 // stall sends incomplete requests, and requests whose response it never reads.
 func (m *mallory) stall() {
 	stalled := func(text string) {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(m.url, "http://"))
+		conn, err := net.Dial("tcp", strings.TrimPrefix(m.Server(), "http://"))
 		if err != nil {
 			time.Sleep(100 * time.Millisecond)
 			return
@@ -158,7 +153,7 @@ func (m *mallory) stall() {
 		time.Sleep(20 * time.Second)
 		_ = conn.Close()
 	}
-	head := " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + m.key + "\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\n"
+	head := " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + m.Key() + "\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\n"
 	forever(100, func(int) { stalled("GET /healthz HTTP/1.1\r\nX: ") })
 	forever(50, func(int) { stalled("PUT /v1/modules" + head + "Content-Length: 1000000\r\n\r\nx") })
 	forever(50, func(int) {

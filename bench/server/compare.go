@@ -3,10 +3,11 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"slices"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
+	"github.com/agent-runner/agent-runner/host/api"
 )
 
 // A contender is one of the two builds that compare measures: a server with honest tenants and a
@@ -57,9 +58,9 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 			text,
 			"| %s | %s | %s | %s | %.0f %% |\n",
 			[]string{program, against}[i],
-			ms(all.at(0.5)),
-			ms(all.at(0.9)),
-			ms(all.at(0.99)),
+			stats.Milliseconds(all.times.At(0.5)),
+			stats.Milliseconds(all.times.At(0.9)),
+			stats.Milliseconds(all.times.At(0.99)),
 			all.busy(),
 		)
 	}
@@ -68,21 +69,13 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 		name string
 		of   func([]*sample) float64
 	}{
-		{"p50", func(s []*sample) float64 { return together(s).at(0.5).Seconds() }},
-		{"p90", func(s []*sample) float64 { return together(s).at(0.9).Seconds() }},
-		{"p99", func(s []*sample) float64 { return together(s).at(0.99).Seconds() }},
+		{"p50", func(s []*sample) float64 { return together(s).times.At(0.5).Seconds() }},
+		{"p90", func(s []*sample) float64 { return together(s).times.At(0.9).Seconds() }},
+		{"p99", func(s []*sample) float64 { return together(s).times.At(0.99).Seconds() }},
 		{"p99 of the median round", func(s []*sample) float64 { return median(s).Seconds() }},
 		{"processor", func(s []*sample) float64 { return together(s).busy() }},
 	} {
-		low, high := interval(pair[0].samples, pair[1].samples, figure.of)
-		fmt.Fprintf(
-			text,
-			"- %s: %.2f (%.2f to %.2f)\n",
-			figure.name,
-			figure.of(pair[1].samples)/figure.of(pair[0].samples),
-			low,
-			high,
-		)
+		fmt.Fprintf(text, "- %s: %s\n", figure.name, stats.NewRatio(pair[0].samples, pair[1].samples, figure.of))
 	}
 	return nil
 }
@@ -99,7 +92,7 @@ func contend(p *plan, program, guest string, wasm []byte, model string) (*conten
 	if c.tenants, err = s.tenants("good-", tenants, "quick", modules); err != nil {
 		return nil, err
 	}
-	var quota map[string]int64
+	var quota *api.TenantQuota
 	for _, q := range tenantQuotas {
 		if q.name == p.quotas {
 			quota = q.of
@@ -109,7 +102,7 @@ func contend(p *plan, program, guest string, wasm []byte, model string) (*conten
 	if err != nil {
 		return nil, err
 	}
-	if c.hostile, err = mallorys(s.url, hostile.key, guest, p.attacks); err != nil {
+	if c.hostile, err = mallorys(s.URL, hostile.Key(), guest, p.attacks); err != nil {
 		return nil, err
 	}
 	return c, c.hostile.pause()
@@ -128,22 +121,4 @@ func (c *contender) attacked(p *plan) error {
 	}
 	c.samples = append(c.samples, s)
 	return c.hostile.pause()
-}
-
-// interval returns the 5th and the 95th percentile of figure(other) / figure(one), in 500 bootstrap
-// draws of pairs of rounds.
-func interval(one, other []*sample, figure func([]*sample) float64) (low, high float64) {
-	const draws = 500
-	random := rand.New(rand.NewPCG(1, 2))
-	ratios := make([]float64, draws)
-	for i := range ratios {
-		var a, b []*sample
-		for range one {
-			n := random.IntN(len(one))
-			a, b = append(a, one[n]), append(b, other[n])
-		}
-		ratios[i] = figure(b) / figure(a)
-	}
-	slices.Sort(ratios)
-	return ratios[draws/20], ratios[draws-draws/20-1]
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -13,21 +14,24 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
+	"github.com/agent-runner/agent-runner/host/api"
 )
 
 // tenantQuotas holds the quotas that the hostile tenants have, in this order.
 var tenantQuotas = []struct {
 	name, about string
-	of          map[string]int64
+	of          *api.TenantQuota
 }{
 	{
 		"modest",
 		"quota of [platform.md](platform.md#quotas)",
-		map[string]int64{"concurrent_runs": 4, "requests_per_minute": 1200, "modules": 50,
-			"storage_bytes": 256 << 20, "upload_bytes": 8 << 20, "concurrent_requests": 64},
+		&api.TenantQuota{ConcurrentRuns: 4, RequestsPerMin: 1200, Modules: 50,
+			StorageBytes: 256 << 20, UploadBytes: 8 << 20, Requests: 64},
 	},
 	{"none", "no quota", nil},
-	{"inputs", "no quota, but inputs of 8 MiB", map[string]int64{"input_bytes": 8 << 20}},
+	{"inputs", "no quota, but inputs of 8 MiB", &api.TenantQuota{InputBytes: 8 << 20}},
 }
 
 // hostility measures the effect of a hostile tenant on the runs of other tenants, and writes a
@@ -48,7 +52,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	}
 	_ = guest.Close()
 	agent := agentOf("quick", modules)
-	if err := s.each(list, agent); err != nil {
+	if err := each(list, agent); err != nil {
 		return err
 	}
 	rate := p.rate
@@ -76,24 +80,20 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		return err
 	}
 	write := func(about string, one, other []*sample) (quiet, loud *sample) {
-		low, high := interval(one, other, func(s []*sample) float64 { return together(s).at(0.99).Seconds() })
+		ratio := stats.NewRatio(one, other, func(s []*sample) float64 { return together(s).times.At(0.99).Seconds() })
 		qm, lm := median(one), median(other)
 		q, l := together(one), together(other)
 		fmt.Fprintf(
 			text,
-			"| %s | %s, %s | %s, %s | %.2f (%.2f to %.2f) | %s, %s | %.2f | %.0f %%, %.0f %% |\n",
+			"| %s | %s, %s | %s, %s | %s | %s, %s | %.2f | %.0f %%, %.0f %% |\n",
 			about,
-			ms(q.at(0.5)),
-			ms(l.at(0.5)),
-			ms(
-				q.at(0.99),
-			),
-			ms(l.at(0.99)),
-			ratio(q, l),
-			low,
-			high,
-			ms(qm),
-			ms(lm),
+			stats.Milliseconds(q.times.At(0.5)),
+			stats.Milliseconds(l.times.At(0.5)),
+			stats.Milliseconds(q.times.At(0.99)),
+			stats.Milliseconds(l.times.At(0.99)),
+			ratio,
+			stats.Milliseconds(qm),
+			stats.Milliseconds(lm),
 			lm.Seconds()/qm.Seconds(),
 			q.busy(),
 			l.busy(),
@@ -116,7 +116,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		who, err := mallorys(s.url, hostile.key, guest.Name(), p.attacks)
+		who, err := mallorys(s.URL, hostile.Key(), guest.Name(), p.attacks)
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 			return err
 		}
 		// Delete the hostile tenant, because its runs would otherwise disturb the next row.
-		if err := s.json("DELETE", "/v1/tenants/"+hostile.id, s.operator, nil, 204, nil); err != nil {
+		if err := s.operator.DeleteTenant(context.Background(), hostile.id); err != nil {
 			return err
 		}
 		if i > 0 || p.attacks != "" { // the following rows are measured once, for the complete attack
@@ -168,9 +168,6 @@ func elsewhere(p *plan, guest string, row func(about string, who *neighbour) (qu
 	return err
 }
 
-// ratio returns the p99 with the hostile tenant divided by the p99 without it.
-func ratio(quiet, loud *sample) float64 { return loud.at(0.99).Seconds() / quiet.at(0.99).Seconds() }
-
 // together merges the samples of all rounds into one.
 func together(rounds []*sample) *sample {
 	all := &sample{}
@@ -184,12 +181,11 @@ func together(rounds []*sample) *sample {
 
 // median returns the median of the p99 of each round.
 func median(rounds []*sample) time.Duration {
-	var all []time.Duration
+	var all stats.Durations
 	for _, r := range rounds {
-		all = append(all, r.at(0.99))
+		all = append(all, r.times.At(0.99))
 	}
-	slices.Sort(all)
-	return all[len(all)/2]
+	return all.At(0.5)
 }
 
 // A neighbour is an additional load next to the measured one.

@@ -1,56 +1,24 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/load"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 // workers is the number of concurrent runs.
 const workers = 8
 
-// run runs an agent of the tenant t once and reads all events of the run. It fails unless the run
-// ends with an answer.
-func (p *platform) run(t *tenant, agent string) error {
-	req, err := http.NewRequest(
-		"POST",
-		p.url+"/v1/runs",
-		bytes.NewReader(fmt.Appendf(nil, `{"agent":%q,"input":"Do it."}`, agent)),
-	)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+t.key)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
-	res, err := p.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		return err
-	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("a run of %s: status %d: %.300s", agent, res.StatusCode, b)
-	}
-	if !bytes.Contains(b, []byte(`"finish_reason":"stop"`)) {
-		return fmt.Errorf("a run of %s did not finish: %.600s", agent, b[max(0, len(b)-600):])
-	}
-	return nil
-}
-
 // A sample holds the measurements of a load.
 type sample struct {
-	times     []time.Duration // one duration per run
+	times     stats.Durations // one duration per run
 	took      time.Duration
 	processor time.Duration // processor time of the server
 }
@@ -60,46 +28,15 @@ func (s *sample) perSecond() float64 { return float64(len(s.times)) / s.took.Sec
 // busy returns the processor time of the server in percent of one processor.
 func (s *sample) busy() float64 { return 100 * s.processor.Seconds() / s.took.Seconds() }
 
-// at returns the quantile q, from 0 to 1, of the times, or 0 if there are no times.
-func (s *sample) at(q float64) time.Duration {
-	if len(s.times) == 0 {
-		return 0
-	}
-	slices.Sort(s.times)
-	return s.times[min(len(s.times)-1, int(q*float64(len(s.times))))]
-}
-
 // load runs the agents of the given name for the duration d, with the given number of concurrent
 // workers. It alternates between the tenants. load stops early if a run fails, and returns the time
 // of each run.
 func (p *platform) load(list []*tenant, agent string, workers int, d time.Duration) (*sample, error) {
-	var next atomic.Int64
-	var mu sync.Mutex
-	var failed error
-	out := &sample{}
-	began, ran := time.Now(), p.processor()
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for time.Since(began) < d {
-				t := list[int(next.Add(1))%len(list)]
-				at := time.Now()
-				err := p.run(t, agent)
-				took := time.Since(at)
-				mu.Lock()
-				out.times = append(out.times, took)
-				failed = errors.Join(failed, err)
-				stop := failed != nil
-				mu.Unlock()
-				if stop {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	out.took, out.processor = time.Since(began), p.processor()-ran
-	return out, failed
+	ran := p.processor()
+	times, took, err := load.For(workers, d, func(i int) error {
+		return list[i%len(list)].Run(context.Background(), agent)
+	})
+	return &sample{times, took, p.processor() - ran}, err
 }
 
 // steady starts perSecond runs per second for the duration d, even while earlier runs are active. It
@@ -115,7 +52,7 @@ func (p *platform) steady(list []*tenant, agent string, perSecond float64, d tim
 		at := began.Add(time.Duration(float64(i) / perSecond * float64(time.Second)))
 		time.Sleep(time.Until(at))
 		wg.Go(func() {
-			err := p.run(list[i%len(list)], agent)
+			err := list[i%len(list)].Run(context.Background(), agent)
 			took := time.Since(at)
 			mu.Lock()
 			defer mu.Unlock()
@@ -129,23 +66,8 @@ func (p *platform) steady(list []*tenant, agent string, perSecond float64, d tim
 }
 
 // each runs the agent of the given name once for each tenant. At most workers runs are concurrent.
-func (p *platform) each(list []*tenant, agent string) error {
-	var mu sync.Mutex
-	var failed error
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, workers)
-	for _, t := range list {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			err := p.run(t, agent)
-			mu.Lock()
-			defer mu.Unlock()
-			failed = errors.Join(failed, err)
-		})
-	}
-	wg.Wait()
-	return failed
+func each(list []*tenant, agent string) error {
+	return load.Each(workers, len(list), func(i int) error { return list[i].Run(context.Background(), agent) })
 }
 
 // throughput measures runs per second by the number of modules and of tenants, and writes a table
@@ -164,7 +86,7 @@ func throughput(p *plan, s *platform, text *bytes.Buffer) error {
 	for _, modules := range p.modules {
 		for _, tenants := range p.tenants {
 			agent := agentOf("quick", modules)
-			if err := s.each(list[:tenants], agent); err != nil { // builds the agents and fills the caches
+			if err := each(list[:tenants], agent); err != nil { // builds the agents and fills the caches
 				return err
 			}
 			got, err := s.load(list[:tenants], agent, workers, p.each)
@@ -177,21 +99,14 @@ func throughput(p *plan, s *platform, text *bytes.Buffer) error {
 				modules,
 				count(tenants),
 				got.perSecond(),
-				ms(got.at(0.5)),
-				ms(got.at(0.99)),
-				ms(got.processor/time.Duration(len(got.times))),
+				stats.Milliseconds(got.times.At(0.5)),
+				stats.Milliseconds(got.times.At(0.99)),
+				stats.Milliseconds(got.processor/time.Duration(len(got.times))),
 			)
 		}
 	}
 	text.WriteString("\n")
 	return nil
-}
-
-func ms(d time.Duration) string {
-	if d < 10*time.Millisecond {
-		return fmt.Sprintf("%.1f ms", d.Seconds()*1000)
-	}
-	return fmt.Sprintf("%.0f ms", d.Seconds()*1000)
 }
 
 func count(n int) string {
@@ -209,15 +124,4 @@ func size(bytes int64) string {
 		return fmt.Sprintf("%d KB", bytes>>10)
 	}
 	return fmt.Sprintf("%d MB", bytes>>20)
-}
-
-// lines calls fn for each line of a stream until fn returns false.
-func lines(r io.Reader, fn func([]byte) bool) {
-	scan := bufio.NewScanner(r)
-	scan.Buffer(nil, 4<<20)
-	for scan.Scan() {
-		if !fn(scan.Bytes()) {
-			return
-		}
-	}
 }

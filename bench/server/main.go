@@ -27,7 +27,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agent-runner/agent-runner/bench/internal/stats"
+	"github.com/agent-runner/agent-runner/bench/internal/chatmodel"
+	"github.com/agent-runner/agent-runner/bench/internal/machine"
 )
 
 // A plan configures the measurements and their durations.
@@ -105,13 +106,13 @@ func main() {
 // compared compares two builds with compare, and writes the result to the file that the third
 // argument names.
 func compared(p *plan, against string) error {
-	m, err := startModel()
+	m, err := chatmodel.Start(answer)
 	if err != nil {
 		return err
 	}
-	defer m.close()
+	defer m.Close()
 	var text bytes.Buffer
-	if err := compare(p, flag.Arg(0), against, flag.Arg(1), m.url, &text); err != nil {
+	if err := compare(p, flag.Arg(0), against, flag.Arg(1), m.URL, &text); err != nil {
 		return err
 	}
 	return os.WriteFile(flag.Arg(2), text.Bytes(), 0o644)
@@ -124,23 +125,21 @@ func measure(p *plan, only, program, guest, out string) error {
 	if err != nil {
 		return err
 	}
-	m, err := startModel()
+	m, err := chatmodel.Start(answer)
 	if err != nil {
 		return err
 	}
-	defer m.close()
+	defer m.Close()
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "# The platform in figures\n\n%s, written by `make bench-server`: %s, %d processors, Go %s.\n\n"+
 		"A model on the loopback interface answers at once. The model, the load generator and the server with its embedded store share the machine. "+
 		"A run is one request to `POST /v1/runs` and its events until `run_finished`; all runs are stored. Each module is %d KB of a Go guest.\n\n",
-		"Generated", stats.Processor(), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), len(wasm)>>10)
-	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		fmt.Fprintf(
-			&text,
-			"Load average at the start: %s. Above 0.5, other programs were running and the figures are unreliable.\n\n",
-			strings.Fields(string(b))[0],
-		)
-	}
+		"Generated", machine.Processor(), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), len(wasm)>>10)
+	fmt.Fprintf(
+		&text,
+		"Load average at the start: %s. Above 0.5, other programs were running and the figures are unreliable.\n\n",
+		machine.LoadAverage(),
+	)
 	for _, part := range []struct {
 		name string
 		of   func(*plan, *platform, *bytes.Buffer) error
@@ -154,7 +153,7 @@ func measure(p *plan, only, program, guest, out string) error {
 		if only != "" && only != part.name {
 			continue
 		}
-		s, err := startPlatform(program, wasm, m.url, part.env...)
+		s, err := startPlatform(program, wasm, m.URL, part.env...)
 		if err != nil {
 			return err
 		}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 // memory measures the memory of idle tenants and of runs that wait for their model, and writes a
@@ -17,7 +19,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 	)
 	warm, err := s.tenants("warm-", 1, "quick", 0, 3)
 	if err == nil {
-		err = s.populate(warm[0], "slow", []int{0, 3})
+		err = warm[0].populate(s.wasm, "slow", []int{0, 3})
 	}
 	if err != nil {
 		return err
@@ -41,12 +43,11 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 		before := s.resident()
 		var ids []string
 		for range p.runs {
-			var run struct{ ID string }
-			start := map[string]any{"agent": agentOf("slow", modules), "input": "Do it."}
-			if err := s.json("POST", "/v1/runs", warm[0].key, start, 202, &run); err != nil {
+			id, err := warm[0].Start(context.Background(), agentOf("slow", modules))
+			if err != nil {
 				return err
 			}
-			ids = append(ids, run.ID)
+			ids = append(ids, id)
 		}
 		time.Sleep(time.Second) // until the runs wait for their model
 		fmt.Fprintf(
@@ -57,7 +58,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 			more(s.resident()-before, p.runs),
 		)
 		for _, id := range ids {
-			_ = s.json("POST", "/v1/runs/"+id+"/cancel", warm[0].key, nil, 202, nil) // fails if the run has ended
+			_, _ = warm[0].CancelRun(context.Background(), id) // fails if the run has ended
 		}
 	}
 	text.WriteString("\n")
@@ -80,32 +81,27 @@ func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	if err != nil {
 		return err
 	}
-	type live struct {
-		*tenant
-		id string
-	}
 	var runs []live
 	for _, t := range list {
 		for range runsOfEach {
-			var run struct{ ID string }
-			start := map[string]any{"agent": agentOf("slow", 0), "input": "Do it."}
-			if err := s.json("POST", "/v1/runs", t.key, start, 202, &run); err != nil {
+			id, err := t.Start(context.Background(), agentOf("slow", 0))
+			if err != nil {
 				return err
 			}
-			runs = append(runs, live{t, run.ID})
+			runs = append(runs, live{t, id})
 		}
 	}
 	before := s.resident()
 	var mu sync.Mutex
 	var failed error
-	lag, whole, peak := &sample{}, 0, int64(0)
+	lag, whole, peak := stats.Durations{}, 0, int64(0)
 	var wg sync.WaitGroup
 	for i := range p.readers {
 		wg.Go(func() {
-			mine, ended, err := s.read(runs[i%len(runs)].tenant, runs[i%len(runs)].id)
+			mine, ended, err := runs[i%len(runs)].read()
 			mu.Lock()
 			defer mu.Unlock()
-			lag.times = append(lag.times, mine...)
+			lag = append(lag, mine...)
 			if err != nil {
 				failed = err
 			}
@@ -140,52 +136,33 @@ func streams(p *plan, s *platform, text *bytes.Buffer) error {
 		len(runs),
 		int(time.Second/slowPause),
 		count(whole),
-		ms(lag.at(0.5)),
-		ms(lag.at(0.99)),
+		stats.Milliseconds(lag.At(0.5)),
+		stats.Milliseconds(lag.At(0.99)),
 		size(max(0, peak-before)/int64(p.readers)),
 	)
 	return nil
 }
 
+// A live is an active run.
+type live struct {
+	*tenant
+	run string
+}
+
 // read reads a run's events. It returns the delay of each event that was emitted after the request,
 // and whether all events up to the end of the run arrived in order.
-func (p *platform) read(t *tenant, run string) (lag []time.Duration, whole bool, err error) {
-	req, err := http.NewRequest("GET", p.url+"/v1/runs/"+run+"/events", nil)
-	if err != nil {
-		return nil, false, err
-	}
-	req.Header.Set("Authorization", "Bearer "+t.key)
-	req.Header.Set("Accept", "text/event-stream")
-	began := time.Now()
-	res, err := p.client.Do(req)
-	if err != nil {
-		return nil, false, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil, false, fmt.Errorf("events of a run: status %d", res.StatusCode)
-	}
-	next, inOrder := int64(1), true
-	lines(res.Body, func(line []byte) bool {
-		data, ok := bytes.CutPrefix(line, []byte("data: "))
-		if !ok {
-			return true
-		}
-		var e struct {
-			Type string
-			Seq  int64
-			MS   int64 `json:"time_ms"`
-		}
-		if err = json.Unmarshal(data, &e); err != nil {
-			return false
+func (l *live) read() (lag []time.Duration, whole bool, err error) {
+	began, next, inOrder := time.Now(), int64(1), true
+	for e, err := range l.Follow(context.Background(), l.run, 0) {
+		if err != nil {
+			return nil, false, err
 		}
 		inOrder = inOrder && e.Seq == next
 		next = e.Seq + 1
-		if at := time.UnixMilli(e.MS); at.After(began) {
+		if at := time.UnixMilli(e.TimeMS); at.After(began) {
 			lag = append(lag, time.Since(at))
 		}
-		whole = e.Type == "run_finished"
-		return !whole
-	})
-	return lag, whole && inOrder, err
+		whole = e.Type == abi.EventRunFinished
+	}
+	return lag, whole && inOrder, nil
 }

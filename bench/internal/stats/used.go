@@ -1,8 +1,9 @@
 package stats
 
 import (
-	"syscall"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/process"
 )
 
 // A Moment is a point in wall time and in the processor time of this process. Unlike wall time,
@@ -13,11 +14,7 @@ type Moment struct {
 }
 
 // Now returns the current moment.
-func Now() (Moment, error) {
-	var u syscall.Rusage
-	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return Moment{time.Now(), time.Duration(u.Utime.Nano() + u.Stime.Nano())}, err
-}
+func Now() Moment { return Moment{time.Now(), process.Used()} }
 
 // A Span is the wall time and the processor time per item between two moments, in microseconds.
 type Span struct{ Wall, Used float64 }
