@@ -20,7 +20,7 @@ type (
 	}
 	aliasesOutput struct {
 		Body struct {
-			Aliases []api.Alias `json:"aliases" nullable:"false"`
+			Aliases []*api.Alias `json:"aliases" nullable:"false"`
 			httpapi.ListOutput
 		}
 	}
@@ -91,23 +91,17 @@ that name only the agent. While a rollout moves the alias, the answer is 409.`,
 	}, a.aliasMoves)
 }
 
-func (a *Service) aliases(ctx context.Context, c *httpapi.Caller, in *listAliasesInput) (*aliasesOutput, error) {
+func (a *Service) aliases(
+	ctx context.Context, c *httpapi.Caller, in *listAliasesInput,
+) (out *aliasesOutput, err error) {
+	read := func(ctx context.Context, p store.Page) ([]store.Alias, *store.Position, error) {
+		return c.Tenant.Aliases(ctx, in.Agent, p)
+	}
 	list := httpapi.ListAliases + httpapi.ListName("/"+in.Agent)
-	page, err := in.Page(list, c.Tenant.ID(), in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	aliases, next, err := c.Tenant.Aliases(ctx, in.Agent, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &aliasesOutput{}
-	out.Body.Aliases = []api.Alias{}
-	out.Body.SetNext(list, c.Tenant.ID(), next)
-	for i := range aliases {
-		out.Body.Aliases = append(out.Body.Aliases, *showAlias(&aliases[i]))
-	}
-	return out, nil
+	out = &aliasesOutput{}
+	out.Body.Aliases, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, list, c.Tenant.ID(), read, showAlias)
+	return out, err
 }
 
 func showAlias(a *store.Alias) *api.Alias {
@@ -135,24 +129,21 @@ func (a *Service) deleteAlias(ctx context.Context, c *httpapi.Caller, in *delete
 	return nil, nil
 }
 
-func (a *Service) aliasMoves(ctx context.Context, c *httpapi.Caller, in *aliasMovesInput) (*aliasMovesOutput, error) {
+func (a *Service) aliasMoves(
+	ctx context.Context, c *httpapi.Caller, in *aliasMovesInput,
+) (out *aliasMovesOutput, err error) {
+	read := func(ctx context.Context, p store.Page) ([]store.AliasMove, *store.Position, error) {
+		return c.Tenant.AliasMoves(ctx, in.Agent, in.Alias, p)
+	}
 	list := httpapi.ListAliasMoves + httpapi.ListName("/"+in.Agent+"/"+in.Alias)
-	page, err := in.Page(list, c.Tenant.ID(), in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	moves, next, err := c.Tenant.AliasMoves(ctx, in.Agent, in.Alias, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &aliasMovesOutput{}
-	out.Body.Moves = []api.AliasMove{}
-	out.Body.SetNext(list, c.Tenant.ID(), next)
-	for _, m := range moves {
-		out.Body.Moves = append(out.Body.Moves, api.AliasMove{
-			Alias: m.Alias, From: m.From, To: m.To, By: m.By, Reason: m.Reason, Created: m.Created.UTC()})
-	}
-	return out, nil
+	out = &aliasMovesOutput{}
+	out.Body.Moves, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, list, c.Tenant.ID(), read, showMove)
+	return out, err
+}
+
+func showMove(m *store.AliasMove) api.AliasMove {
+	return api.AliasMove{Alias: m.Alias, From: m.From, To: m.To, By: m.By, Reason: m.Reason, Created: m.Created.UTC()}
 }
 
 // ChangeBy returns the change of an alias that a caller makes.

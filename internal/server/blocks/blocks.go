@@ -73,21 +73,15 @@ func (b *List) unblock(ctx context.Context, _ *httpapi.Caller, in *DigestPath) (
 	return nil, b.changed(ctx)
 }
 
-func (b *List) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput) (*blocksOutput, error) {
-	page, err := in.Page(httpapi.ListBlocks, store.Operator, in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := b.store.Blocks(ctx, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &blocksOutput{}
-	out.Body.Blocks = []api.Block{}
-	out.Body.SetNext(httpapi.ListBlocks, store.Operator, next)
-	for _, x := range list {
-		out.Body.Blocks = append(out.Body.Blocks,
-			api.Block{Digest: httpapi.DigestPrefix + x.Digest, Reason: x.Reason, Created: x.Created.UTC()})
-	}
-	return out, nil
+func (b *List) list(
+	ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput,
+) (out *blocksOutput, err error) {
+	out = &blocksOutput{}
+	out.Body.Blocks, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, httpapi.ListBlocks, store.Operator, b.store.Blocks, show)
+	return out, err
+}
+
+func show(b *store.Block) api.Block {
+	return api.Block{Digest: httpapi.DigestPrefix + b.Digest, Reason: b.Reason, Created: b.Created.UTC()}
 }

@@ -42,33 +42,28 @@ func (q *Service) Routes(rt *httpapi.Router) {
 	}, q.release)
 }
 
-func (q *Service) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput) (*quarantinedOutput, error) {
-	page, err := in.Page(httpapi.ListQuarantined, store.Operator, in.Limit)
-	if err != nil {
-		return nil, err
+func (q *Service) list(
+	ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput,
+) (out *quarantinedOutput, err error) {
+	out = &quarantinedOutput{}
+	out.Body.Runs, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, httpapi.ListQuarantined, store.Operator, q.options.Store.Quarantined, show)
+	return out, err
+}
+
+func show(e *store.Evidence) api.QuarantinedRun {
+	return api.QuarantinedRun{
+		Run:         e.Run,
+		Tenant:      e.Tenant,
+		Node:        e.Node,
+		Reason:      e.Reason,
+		HeldBytes:   e.Held,
+		ShareBytes:  e.Share,
+		UsedBytes:   e.Used,
+		LimitBytes:  e.Limit,
+		OutOfMemory: e.Memory,
+		Created:     e.Created.UTC(),
 	}
-	list, next, err := q.options.Store.Quarantined(ctx, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &quarantinedOutput{}
-	out.Body.Runs = []api.QuarantinedRun{}
-	out.Body.SetNext(httpapi.ListQuarantined, store.Operator, next)
-	for _, e := range list {
-		out.Body.Runs = append(out.Body.Runs, api.QuarantinedRun{
-			Run:         e.Run,
-			Tenant:      e.Tenant,
-			Node:        e.Node,
-			Reason:      e.Reason,
-			HeldBytes:   e.Held,
-			ShareBytes:  e.Share,
-			UsedBytes:   e.Used,
-			LimitBytes:  e.Limit,
-			OutOfMemory: e.Memory,
-			Created:     e.Created.UTC(),
-		})
-	}
-	return out, nil
 }
 
 func (q *Service) release(ctx context.Context, _ *httpapi.Caller, in *releaseInput) (*struct{}, error) {

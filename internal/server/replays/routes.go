@@ -69,7 +69,7 @@ type (
 	}
 	listReplaysOutput struct {
 		Body struct {
-			Replays []api.Replay `json:"replays" nullable:"false"`
+			Replays []*api.Replay `json:"replays" nullable:"false"`
 			httpapi.ListOutput
 		}
 	}
@@ -171,23 +171,17 @@ takes at most 30 s, and also needs the scope agents:write.`,
 	}, s.delete)
 }
 
-func (s *Service) list(ctx context.Context, c *httpapi.Caller, in *listInput) (*listReplaysOutput, error) {
-	name := httpapi.ListReplays + httpapi.ListName("/"+in.Agent)
-	page, err := in.Page(name, c.Tenant.ID(), in.Limit)
-	if err != nil {
-		return nil, err
+func (s *Service) list(
+	ctx context.Context, c *httpapi.Caller, in *listInput,
+) (out *listReplaysOutput, err error) {
+	read := func(ctx context.Context, p store.Page) ([]store.Replay, *store.Position, error) {
+		return c.Tenant.Replays(ctx, in.Agent, p)
 	}
-	replays, next, err := c.Tenant.Replays(ctx, in.Agent, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &listReplaysOutput{}
-	out.Body.Replays = []api.Replay{}
-	out.Body.SetNext(name, c.Tenant.ID(), next)
-	for i := range replays {
-		out.Body.Replays = append(out.Body.Replays, *show(&replays[i]))
-	}
-	return out, nil
+	list := httpapi.ListReplays + httpapi.ListName("/"+in.Agent)
+	out = &listReplaysOutput{}
+	out.Body.Replays, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, list, c.Tenant.ID(), read, show)
+	return out, err
 }
 
 func (s *Service) get(ctx context.Context, c *httpapi.Caller, in *Path) (*replayOutput, error) {

@@ -104,26 +104,15 @@ func (in *AuditInput) filter(p store.Page) *store.AuditFilter {
 }
 
 func (a *Audit) list(
-	ctx context.Context,
-	t *store.Tenant,
-	in *AuditInput,
-	list *httpapi.ListInput,
-) (*auditOutput, error) {
-	page, err := list.Page(httpapi.ListAudit, t.ID(), list.Limit)
-	if err != nil {
-		return nil, err
+	ctx context.Context, t *store.Tenant, in *AuditInput, list *httpapi.ListInput,
+) (out *auditOutput, err error) {
+	read := func(ctx context.Context, p store.Page) ([]store.AuditRecord, *store.Position, error) {
+		return t.AuditLog(ctx, in.filter(p))
 	}
-	records, next, err := t.AuditLog(ctx, in.filter(page))
-	if err != nil {
-		return nil, err
-	}
-	out := &auditOutput{}
-	out.Body.Records = make([]api.AuditRecord, len(records))
-	for i := range records {
-		out.Body.Records[i] = showRecord(&records[i])
-	}
-	out.Body.SetNext(httpapi.ListAudit, t.ID(), next)
-	return out, nil
+	out = &auditOutput{}
+	out.Body.Records, out.Body.ListOutput, err = httpapi.List(
+		ctx, &list.CursorInput, list.Limit, httpapi.ListAudit, t.ID(), read, showRecord)
+	return out, err
 }
 
 func showRecord(r *store.AuditRecord) api.AuditRecord {

@@ -74,20 +74,11 @@ func (g *Groups) Routes(rt *httpapi.Router) {
 	})
 }
 
-func (g *Groups) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput) (*groupsOutput, error) {
-	page, err := in.Page(httpapi.ListGroups, store.Operator, in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := g.Store.GroupRoles(ctx, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &groupsOutput{}
-	out.Body.Groups = []*api.GroupRole{}
-	out.Body.SetNext(httpapi.ListGroups, store.Operator, next)
-	for i := range list {
-		out.Body.Groups = append(out.Body.Groups, showGroup(&list[i]))
-	}
-	return out, nil
+func (g *Groups) list(
+	ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput,
+) (out *groupsOutput, err error) {
+	out = &groupsOutput{}
+	out.Body.Groups, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, httpapi.ListGroups, store.Operator, g.Store.GroupRoles, showGroup)
+	return out, err
 }

@@ -227,23 +227,15 @@ func keyAnswer(k *store.Key, shown string, err error) (*keyOutput, error) {
 	return out, nil
 }
 
-func (k *Keys) list(ctx context.Context, t *store.Tenant, in *KeysInput) (*keysOutput, error) {
-	page, err := in.Page(httpapi.ListKeys, t.ID(), in.Limit)
-	if err != nil {
-		return nil, err
+func (k *Keys) list(ctx context.Context, t *store.Tenant, in *KeysInput) (out *keysOutput, err error) {
+	read := func(ctx context.Context, p store.Page) ([]store.Key, *store.Position, error) {
+		p.Name = in.Name
+		return t.Keys(ctx, p)
 	}
-	page.Name = in.Name
-	list, next, err := t.Keys(ctx, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &keysOutput{}
-	out.Body.Keys = []*api.Key{}
-	out.Body.SetNext(httpapi.ListKeys, t.ID(), next)
-	for i := range list {
-		out.Body.Keys = append(out.Body.Keys, showKey(&list[i]))
-	}
-	return out, nil
+	out = &keysOutput{}
+	out.Body.Keys, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, httpapi.ListKeys, t.ID(), read, showKey)
+	return out, err
 }
 
 // rotate replaces a key. A caller without OperatorScope cannot rotate a key with a scope that its

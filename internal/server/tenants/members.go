@@ -236,22 +236,13 @@ func joinRoles(roles []httpapi.Role) string {
 	return strings.Join(names, ", ")
 }
 
-func (m *Members) list(ctx context.Context, t *store.Tenant, in *httpapi.LongListInput) (*membersOutput, error) {
-	page, err := in.Page(httpapi.ListMembers, t.ID(), in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := t.Members(ctx, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &membersOutput{}
-	out.Body.Members = []*api.Member{}
-	out.Body.SetNext(httpapi.ListMembers, t.ID(), next)
-	for i := range list {
-		out.Body.Members = append(out.Body.Members, showMember(&list[i]))
-	}
-	return out, nil
+func (m *Members) list(
+	ctx context.Context, t *store.Tenant, in *httpapi.LongListInput,
+) (out *membersOutput, err error) {
+	out = &membersOutput{}
+	out.Body.Members, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, httpapi.ListMembers, t.ID(), t.Members, showMember)
+	return out, err
 }
 
 // lastRole returns the role that at least one member of a tenant must have. The operator's own tenant

@@ -5,6 +5,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // Secrets serves the routes for a tenant's secrets, such as credentials for models and MCP servers.
@@ -64,20 +65,15 @@ func (x *Secrets) Routes(rt *httpapi.Router) {
 	})
 }
 
-func (x *Secrets) list(ctx context.Context, c *httpapi.Caller, in *httpapi.LongListInput) (*secretsOutput, error) {
-	page, err := in.Page(httpapi.ListSecrets, c.Tenant.ID(), in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := c.Tenant.Secrets(ctx, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &secretsOutput{}
-	out.Body.Secrets = []api.Secret{}
-	out.Body.SetNext(httpapi.ListSecrets, c.Tenant.ID(), next)
-	for _, i := range list {
-		out.Body.Secrets = append(out.Body.Secrets, api.Secret{Name: i.Name, Updated: i.Updated.UTC()})
-	}
-	return out, nil
+func (x *Secrets) list(
+	ctx context.Context, c *httpapi.Caller, in *httpapi.LongListInput,
+) (out *secretsOutput, err error) {
+	out = &secretsOutput{}
+	out.Body.Secrets, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, httpapi.ListSecrets, c.Tenant.ID(), c.Tenant.Secrets, showSecret)
+	return out, err
+}
+
+func showSecret(s *store.SecretInfo) api.Secret {
+	return api.Secret{Name: s.Name, Updated: s.Updated.UTC()}
 }

@@ -186,22 +186,16 @@ func agentRefs(ctx context.Context, c *httpapi.Caller, list []string) (out []str
 	return slices.Compact(slices.Sorted(slices.Values(out))), nil
 }
 
-func (*Tokens) list(ctx context.Context, c *httpapi.Caller, in *listTokensInput) (*listTokensOutput, error) {
-	page, err := in.Page(httpapi.ListTokens, c.Tenant.ID(), in.Limit)
-	if err != nil {
-		return nil, err
+func (*Tokens) list(
+	ctx context.Context, c *httpapi.Caller, in *listTokensInput,
+) (out *listTokensOutput, err error) {
+	read := func(ctx context.Context, p store.Page) ([]store.Token, *store.Position, error) {
+		return c.Tenant.Tokens(ctx, in.Subject, p)
 	}
-	list, next, err := c.Tenant.Tokens(ctx, in.Subject, page)
-	if err != nil {
-		return nil, err
-	}
-	out := &listTokensOutput{}
-	out.Body.Tokens = []*api.Token{}
-	out.Body.SetNext(httpapi.ListTokens, c.Tenant.ID(), next)
-	for i := range list {
-		out.Body.Tokens = append(out.Body.Tokens, showToken(&list[i]))
-	}
-	return out, nil
+	out = &listTokensOutput{}
+	out.Body.Tokens, out.Body.ListOutput, err = httpapi.List(
+		ctx, &in.CursorInput, in.Limit, httpapi.ListTokens, c.Tenant.ID(), read, showToken)
+	return out, err
 }
 
 func showToken(k *store.Token) *api.Token {
