@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/bench"
@@ -58,20 +57,14 @@ a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the
 			ctx, stop := cli.Interruptible(cmd.Context(), func() {})
 			defer stop()
 			var p *sandbox.Profile
-			path := args[0]
 			if profileTo != "" {
 				p = &sandbox.Profile{}
 			}
-			h, err := moduleHost(ctx, e, cmd, host.Options{CacheDir: cacheDir, Profile: p})
+			m, closeBoth, err := loadModule(ctx, e, cmd, args[0], host.Options{CacheDir: cacheDir, Profile: p})
 			if err != nil {
 				return err
 			}
-			defer hosting.CloseHost(h)
-			m, err := hosting.LoadModule(ctx, e, h, path)
-			if err != nil {
-				return cli.BeforeRun(ctx, err)
-			}
-			defer m.Close()
+			defer closeBoth()
 			r := benchResult{Path: m.Name(), Digest: m.Info().Digest, Runs: count}
 			if p == nil {
 				r.Hooks, err = bench.Run(ctx, m, o)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -64,16 +63,11 @@ Exit codes: 0 answered, 1 the hook failed or faulted, 2 bad input or module.`,
 			o.Event = func(ev abi.Event) { printProbeEvent(e, ev) }
 			ctx, stop := cli.Interruptible(cmd.Context(), func() {})
 			defer stop()
-			h, err := moduleHost(ctx, e, cmd, host.Options{CacheDir: cacheDir})
+			m, closeBoth, err := loadModule(ctx, e, cmd, args[0], host.Options{CacheDir: cacheDir})
 			if err != nil {
 				return err
 			}
-			defer hosting.CloseHost(h)
-			m, err := hosting.LoadModule(ctx, e, h, args[0])
-			if err != nil {
-				return cli.BeforeRun(ctx, err)
-			}
-			defer m.Close()
+			defer closeBoth()
 			answer, err := probe.Call(ctx, m, o)
 			return printProbe(e, output, answer, cli.BeforeRun(ctx, err))
 		},

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -41,16 +40,11 @@ The limits are the defaults that apply if agent.yaml sets no others.`,
 			}
 			ctx, stop := cli.Interruptible(cmd.Context(), func() {})
 			defer stop()
-			h, err := moduleHost(ctx, e, cmd, host.Options{CacheDir: cacheDir})
+			m, closeBoth, err := loadModule(ctx, e, cmd, args[0], host.Options{CacheDir: cacheDir})
 			if err != nil {
 				return err
 			}
-			defer hosting.CloseHost(h)
-			m, err := hosting.LoadModule(ctx, e, h, args[0])
-			if err != nil {
-				return cli.BeforeRun(ctx, err)
-			}
-			defer m.Close()
+			defer closeBoth()
 			if output == "json" {
 				return inspectJSON(e, m)
 			}

@@ -47,6 +47,25 @@ func moduleHost(ctx context.Context, e *cli.Env, cmd *cobra.Command, o host.Opti
 	return h, err
 }
 
+// loadModule loads the module at a path on a host of its own. closeBoth closes the module and
+// the host.
+func loadModule(
+	ctx context.Context, e *cli.Env, cmd *cobra.Command, path string, o host.Options,
+) (m *host.Module, closeBoth func(), err error) {
+	h, err := moduleHost(ctx, e, cmd, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m, err = hosting.LoadModule(ctx, e, h, path); err != nil {
+		hosting.CloseHost(h)
+		return nil, nil, cli.BeforeRun(ctx, err)
+	}
+	return m, func() {
+		m.Close()
+		hosting.CloseHost(h)
+	}, nil
+}
+
 // powersText lists the capabilities of a module, those of the ABI first.
 func powersText(imports []module.Power) string {
 	var b strings.Builder
