@@ -13,6 +13,7 @@ type Agent struct {
 	Modules  []Entry   `json:"modules" nullable:"false" doc:"The modules that the agent runs with. Their names were resolved to digests when this version was stored."`
 	Warnings []string  `json:"warnings" nullable:"false" doc:"Warnings for users of the agent."`
 	YAML     string    `json:"yaml" doc:"The agent.yaml file."`
+	Aliases  []Alias   `json:"aliases,omitempty" doc:"The agent's aliases, of all its versions, ordered by name. Only in lists."`
 }
 
 // An AgentCheck is the result of checking an agent file without storing it.

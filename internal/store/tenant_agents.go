@@ -23,6 +23,7 @@ type StoredAgent struct {
 	Body    []byte   // content of agent.yaml
 	Modules []string // digests of the modules that it refers to
 	Created time.Time
+	Aliases []Alias // of all versions, ordered by name; only [Tenant.Agents] sets them
 }
 
 // Limits on a tenant's agents.
@@ -283,8 +284,8 @@ func (n *Tenant) AgentSnapshot(
 	return &p, err
 }
 
-// Agents returns a page of the newest versions of the tenant's agents, ordered by name, and the
-// position of its last agent if more follow.
+// Agents returns a page of the newest versions of the tenant's agents with their aliases, ordered by name,
+// and the position of its last agent if more follow.
 func (n *Tenant) Agents(ctx context.Context, p Page) (agents []StoredAgent, next *Position, err error) {
 	err = n.view(ctx, func(t scoped) (err error) {
 		agents, next, err = list(t, p, func(scan func(...any) error) (a StoredAgent, err error) {
@@ -296,7 +297,10 @@ func (n *Tenant) Agents(ctx context.Context, p Page) (agents []StoredAgent, next
 		}, func(a *StoredAgent) Position { return Position{Name: a.Name} }, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name > $2
 			AND version = (SELECT max(version) FROM agents newer WHERE newer.tenant = $1 AND newer.name = agents.name)
 			AND ($3 = '' OR lower(name) LIKE lower($3) ESCAPE '\') ORDER BY name LIMIT $4`, p.name(), p.namePattern())
-		return err
+		if err != nil {
+			return err
+		}
+		return readAliases(t, agents)
 	})
 	return agents, next, err
 }

@@ -184,6 +184,26 @@ func (n *Tenant) Aliases(ctx context.Context, agent string, p Page) (aliases []A
 	return aliases, next, err
 }
 
+// readAliases sets the aliases of agents, which must be ordered by name.
+func readAliases(t scoped, agents []StoredAgent) error {
+	if len(agents) == 0 {
+		return nil
+	}
+	at := map[string]*StoredAgent{}
+	for i := range agents {
+		at[agents[i].Name] = &agents[i]
+	}
+	return t.Query(func(scan func(...any) error) error {
+		var agent string
+		alias, err := scanAlias(func(out ...any) error { return scan(append([]any{&agent}, out...)...) })
+		if a := at[agent]; a != nil {
+			a.Aliases = append(a.Aliases, alias)
+		}
+		return err
+	}, `SELECT agent, alias, version, updated_ms FROM agent_aliases WHERE tenant = $1 AND agent >= $2 AND agent <= $3
+		ORDER BY agent, alias`, agents[0].Name, agents[len(agents)-1].Name)
+}
+
 // AliasMoves returns a page of the moves of an agent's alias, the newest first, and the position of its last move if
 // more follow. The moves of a deleted alias are stored until the agent is deleted. AliasMoves fails with [ErrNoAgent]
 // if the tenant has no such agent.

@@ -1863,6 +1863,8 @@ export interface components {
             subject?: string;
         };
         Agent: {
+            /** @description The agent's aliases, of all its versions, ordered by name. Only in lists. */
+            aliases?: components["schemas"]["Alias"][];
             /** Format: date-time */
             created: string;
             /** @description The modules that the agent runs with. Their names were resolved to digests when this version was stored. */
@@ -4305,6 +4307,8 @@ export interface operations {
                      *     }
                      */
                     "application/json": {
+                        /** @description The agent's aliases, of all its versions, ordered by name. Only in lists. */
+                        aliases?: components["schemas"]["Alias"][] | null;
                         /** Format: date-time */
                         created: string;
                         /** @description The modules that the agent runs with. Their names were resolved to digests when this version was stored. */

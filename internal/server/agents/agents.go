@@ -223,6 +223,9 @@ func (a *Service) list(ctx context.Context, c *httpapi.Caller, in *listAgentsInp
 		if err != nil {
 			return nil, err
 		}
+		for j := range list[i].Aliases {
+			shown.Aliases = append(shown.Aliases, *showAlias(&list[i].Aliases[j]))
+		}
 		out.Body.Agents = append(out.Body.Agents, shown)
 	}
 	return out, nil

@@ -132,6 +132,21 @@ func testAliases(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 
+	_, err = acme.PutAgent(ctx, "b", []byte("x"), nil)
+	require.NoError(t, err)
+	for name, aliases := range map[string][]string{"": {"next"}, "b": nil} {
+		agents, _, err := acme.Agents(ctx, store.Page{Name: name})
+		require.NoError(t, err)
+		var got []string
+		for _, a := range agents {
+			for _, alias := range a.Aliases {
+				require.Equal(t, []any{"a", int64(3)}, []any{a.Name, alias.Version})
+				got = append(got, alias.Name)
+			}
+		}
+		require.Equal(t, aliases, got)
+	}
+
 	for n := range 49 {
 		_, err = acme.SetAlias(ctx, "a", fmt.Sprint("alias-", n), 100, by)
 		require.NoError(t, err)

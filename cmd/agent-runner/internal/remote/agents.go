@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -55,7 +56,9 @@ func agentsList(e *cli.Env) *cobra.Command {
 	var name string
 	cmd := Command(
 		e,
-		&cobra.Command{Use: "list", Short: "List agents"},
+		&cobra.Command{Use: "list", Short: "List agents with their newest version and their aliases",
+			Long: "Lists the agents with the number and the modules of their newest version. ALIASES has the version of\n" +
+				"each alias, such as stable=3."},
 		func(ctx context.Context, r *Session, _ []string) error {
 			list, err := client.Collect(0, func(p client.Page) ([]*api.Agent, string, error) {
 				p.Name = name
@@ -65,13 +68,17 @@ func agentsList(e *cli.Env) *cobra.Command {
 				return err
 			}
 			return r.Print(list, func() string {
-				rows := [][]string{{"AGENT", "VERSION", "MODULES", "SINCE"}}
+				rows := [][]string{{"AGENT", "VERSION", "ALIASES", "MODULES", "SINCE"}}
 				for _, a := range list {
-					var names []string
+					var aliases, names []string
+					for _, alias := range a.Aliases {
+						aliases = append(aliases, fmt.Sprintf("%s=%d", alias.Alias, alias.Version))
+					}
 					for _, m := range a.Modules {
 						names = append(names, m.Name)
 					}
-					rows = append(rows, []string{a.Name, fmt.Sprint(a.Version), strings.Join(names, " "), cli.Since(a.Created)})
+					rows = append(rows, []string{a.Name, fmt.Sprint(a.Version), cmp.Or(strings.Join(aliases, " "), "-"),
+						strings.Join(names, " "), cli.Since(a.Created)})
 				}
 				return Table("no agents on "+r.Server(), rows)
 			})
