@@ -24,7 +24,15 @@ func main() {
 		os.Exit(spawner.Main())
 	}
 	cobra.EnableCommandSorting = false // commands are listed in order of use
-	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Own: true, Compile: &child.Options{}}
+	e := &cli.Env{
+		In:        os.Stdin,
+		Out:       os.Stdout,
+		Err:       os.Stderr,
+		Getenv:    os.Getenv,
+		LookupEnv: os.LookupEnv,
+		Own:       true,
+		Compile:   &child.Options{},
+	}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 

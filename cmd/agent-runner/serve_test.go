@@ -73,7 +73,9 @@ func startServer(ts *testscript.TestScript, _ bool, args []string) {
 func scriptEnv(ts *testscript.TestScript) []string {
 	env := os.Environ()
 	for _, name := range []string{"HOME", hosting.EnvCacheDir, serve.EnvListen, remote.EnvKey, remote.EnvServer, serve.EnvSecrets, "OPENAI_API_KEY", "OPENAI_BASE_URL"} {
-		env = append(env, name+"="+ts.Getenv(name))
+		if value := ts.Getenv(name); value != "" || name != remote.EnvKey { // an empty key is an error
+			env = append(env, name+"="+value)
+		}
 	}
 	return env
 }

@@ -26,6 +26,8 @@ type Env struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Getenv   func(string) string
+	// LookupEnv is like [os.LookupEnv]. If it is nil, variables that Getenv returns as empty are not set.
+	LookupEnv func(string) (value string, set bool)
 	// Compile limits the child processes that compile modules. If it is nil, this process
 	// compiles, because it cannot start itself as a child.
 	Compile *child.Options

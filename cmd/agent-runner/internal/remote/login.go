@@ -34,7 +34,7 @@ or $` + EnvServer + ` names another one.
 
 The key is read from the terminal, from standard input or from a file. Keys come from
 agent-runner serve and agent-runner keys create. With $` + EnvKey + ` set, commands need
-no login.`,
+no login. If it is set but empty, they fail.`,
 		Example: `  agent-runner login http://127.0.0.1:8080
   agent-runner login https://agents.example.com --key-file key.txt
   pass show agents | agent-runner login https://agents.example.com`,

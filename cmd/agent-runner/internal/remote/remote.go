@@ -122,11 +122,30 @@ func Connect(e *cli.Env, server string) (*client.Client, error) {
 	if at, err = addressOf(at); err != nil {
 		return nil, cli.Usagef("%w", err)
 	}
-	key := cmp.Or(strings.TrimSpace(e.Getenv(EnvKey)), stored.Servers[at].Key)
-	if key == "" {
-		return nil, cli.Usagef("no key for %[1]s; log in with: agent-runner login %[1]s", at)
+	key, err := keyFor(e, at, stored)
+	if err != nil {
+		return nil, err
 	}
 	return newClient(e, at, key)
+}
+
+// keyFor returns the key in the environment, or else that of the last login at a server. It rejects an empty key
+// in the environment, because the command would otherwise act with another key than its user meant.
+func keyFor(e *cli.Env, server string, stored *logins) (string, error) {
+	key, set := e.Getenv(EnvKey), false
+	if e.LookupEnv != nil {
+		key, set = e.LookupEnv(EnvKey)
+	}
+	key = strings.TrimSpace(key)
+	switch {
+	case key != "":
+		return key, nil
+	case set:
+		return "", cli.Usagef("$%s is empty; set it to a key, or unset it to use the key of the last login", EnvKey)
+	case stored.Servers[server].Key == "":
+		return "", cli.Usagef("no key for %[1]s; log in with: agent-runner login %[1]s", server)
+	}
+	return stored.Servers[server].Key, nil
 }
 
 func newClient(e *cli.Env, at, key string) (*client.Client, error) {
