@@ -27,6 +27,10 @@ const (
 	end   = "<!-- exported: end -->\n"
 )
 
+// clientPackages are the client of the HTTP API and its types. They grow with the operations of the
+// API, so that their sum is separate.
+var clientPackages = []string{"host/api", "host/client"}
+
 func main() {
 	update := flag.Bool("update", false, "lower the numbers of the table")
 	list := flag.Bool("list", false, "print the identifiers")
@@ -94,11 +98,15 @@ func parse(text string) map[string]int {
 func table(found map[string]int) string {
 	var b strings.Builder
 	b.WriteString("| Package | Exported identifiers |\n|---|---|\n")
-	total := 0
+	library, client := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		fmt.Fprintf(&b, "| `%s` | %d |\n", name, found[name])
-		total += found[name]
+		if slices.Contains(clientPackages, name) {
+			client += found[name]
+		} else {
+			library += found[name]
+		}
 	}
-	fmt.Fprintf(&b, "| all | %d |\n", total)
+	fmt.Fprintf(&b, "| all of the library | %d |\n| all of the client of the HTTP API | %d |\n", library, client)
 	return b.String()
 }
