@@ -24,7 +24,7 @@ type (
 )
 
 // Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite database, which it creates if
-// it does not exist. It migrates a database of an older version. It rejects a database that a newer version changed
+// it does not exist, with its directory, but not the directories above that one. It migrates a database of an older version. It rejects a database that a newer version changed
 // so that this version does not work with it. o may be nil. The caller closes the store.
 func Open(ctx context.Context, location string, o *Options) (Store, error) {
 	return store.Open(ctx, location, o)

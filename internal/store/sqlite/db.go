@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -40,7 +41,8 @@ type DB struct {
 }
 
 // Open opens the database at a path. It creates the file, readable only by its owner, and its
-// directory if they do not exist.
+// directory if they do not exist. It fails if the directory above that one does not exist, because then the
+// path is probably mistyped, or a volume is not mounted.
 func Open(ctx context.Context, path string) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -48,6 +50,9 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	}
 	d := &DB{path: path, closing: make(chan struct{}),
 		queue: make(chan *write, maxGroup), priority: make(chan *write, maxGroup), done: make(chan struct{})}
+	if err := d.createDir(); err != nil {
+		return nil, err
+	}
 	if err := d.createFile(); err != nil {
 		return nil, d.classify(err)
 	}
@@ -86,12 +91,27 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// createFile creates the file and its directory if they do not exist. Only the owner can access
-// them, because runs contain complete conversations.
-func (d *DB) createFile() error {
-	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
-		return err
+// createDir creates the file's directory if it does not exist.
+func (d *DB) createDir() error {
+	dir := filepath.Dir(d.path)
+	switch err := os.Mkdir(dir, 0o700); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf(
+			"open store %s: the directory %s does not exist; create it, or use another path",
+			d.path,
+			filepath.Dir(dir),
+		)
+	case err != nil && !errors.Is(err, fs.ErrExist):
+		if _, lost := os.Stat(dir); lost != nil { // an existing directory of a read-only file system is fine
+			return d.classify(err)
+		}
 	}
+	return nil
+}
+
+// createFile creates the file if it does not exist. Only the owner can access it, because runs contain complete
+// conversations.
+func (d *DB) createFile() error {
 	f, err := os.OpenFile(d.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err

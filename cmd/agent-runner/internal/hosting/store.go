@@ -42,6 +42,14 @@ func StorePath(e *cli.Env, flag string) string {
 	return filepath.Join(e.Getenv("HOME"), ".local", "state", "agent-runner", "runs.db")
 }
 
+// CreateStateDir creates the directories above the store in the user's state directory, if at is its location.
+func CreateStateDir(e *cli.Env, at string) error {
+	if at != StorePath(e, DefaultStore) {
+		return nil
+	}
+	return os.MkdirAll(filepath.Dir(filepath.Dir(at)), 0o700)
+}
+
 // JournalOptions returns options that journal a tenant's runs in a store. spec is stored with
 // each run.
 func JournalOptions(e *cli.Env, s store.Store, tenant string, spec json.RawMessage) *journal.Options {
@@ -55,7 +63,12 @@ func JournalOptions(e *cli.Env, s store.Store, tenant string, spec json.RawMessa
 // OpenStore opens the store in the flag, or else in the environment. It creates a missing
 // database file.
 func OpenStore(ctx context.Context, e *cli.Env, flag string) (store.Store, error) {
-	s, err := store.Open(ctx, StorePath(e, flag), nil)
+	at := StorePath(e, flag)
+	err := CreateStateDir(e, at)
+	var s store.Store
+	if err == nil {
+		s, err = store.Open(ctx, at, nil)
+	}
 	if err != nil {
 		return nil, cli.BeforeRun(ctx, err)
 	}

@@ -382,6 +382,9 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	defer listener.Close()
 	where := cmp.Or(hosting.StorePath(c.env, c.storeAt), hosting.StorePath(c.env, hosting.DefaultStore))
+	if err := hosting.CreateStateDir(c.env, where); err != nil {
+		return err
+	}
 	if o.Store, err = store.Open(ctx, where, keep); err != nil {
 		return beforeServing(ctx, err)
 	}
