@@ -23,9 +23,10 @@ type (
 	Keyring = store.Keyring
 )
 
-// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite database, which it creates if
-// it does not exist, with its directory, but not the directories above that one. It migrates a database of an older version. It rejects a database that a newer version changed
-// so that this version does not work with it. o may be nil. The caller closes the store.
+// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite database. It creates a missing
+// SQLite database and its directory, but not the directories above that one. It migrates a database of an older
+// version. It rejects a database that a newer version changed so that this version does not work with it. o may be
+// nil. The caller closes the store.
 func Open(ctx context.Context, location string, o *Options) (Store, error) {
 	return store.Open(ctx, location, o)
 }

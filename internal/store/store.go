@@ -130,9 +130,10 @@ func (q Quota) withDefaults() Quota {
 	return q
 }
 
-// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite database, which it creates if
-// it does not exist, with its directory, but not the directories above that one. It migrates a database of an older version of this program. It rejects a database that a newer
-// version changed so that this version does not work with it.
+// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite database. It creates a missing
+// SQLite database and its directory, but not the directories above that one. It migrates a database of an older
+// version of this program. It rejects a database that a newer version changed so that this version does not work with
+// it.
 func Open(ctx context.Context, location string, o *Options) (Store, error) {
 	var db database.DB
 	var err error

@@ -74,7 +74,8 @@ func checkAgentsWithout(t scoped, digest string) error {
 	var alias, rollout string
 	if err := t.row([]any{&version, &newest, &alias, &rollout}, `SELECT version,
 			(SELECT max(version) FROM agents WHERE tenant = $1 AND name = $2),
-			COALESCE((SELECT min(alias) FROM agent_aliases WHERE tenant = $1 AND agent = $2 AND agent_aliases.version = agents.version), ''),
+			COALESCE((SELECT min(alias) FROM agent_aliases
+				WHERE tenant = $1 AND agent = $2 AND agent_aliases.version = agents.version), ''),
 			COALESCE((SELECT min(id) FROM rollouts WHERE tenant = $1 AND agent = $2 AND ended_ms = 0
 				AND (stable_version = agents.version OR canary_version = agents.version)), '')
 		FROM agents WHERE tenant = $1 AND name = $2 AND modules LIKE '%"' || $3 || '"%' AND (version IN (`+referred+`)

@@ -155,7 +155,8 @@ func TestUnsignedThinking(t *testing.T) {
 		json.Unmarshal([]byte(`{"role":"assistant","content":[`+unsigned+`,{"type":"text","text":"I look."}]}`), &answer),
 	)
 	for base, sent := range map[string]bool{
-		"": false, "https://API.anthropic.com:443/": false, "https://messages.example.com": true, "https://api.anthropic.com.example": true,
+		"": false, "https://API.anthropic.com:443/": false,
+		"https://messages.example.com": true, "https://api.anthropic.com.example": true,
 	} {
 		u := &upstream{contentType: "application/json", answer: document}
 		c, err := New(&model.ClientOptions{BaseURL: base, APIKey: key, HTTPClient: &http.Client{Transport: served{u}}})

@@ -154,8 +154,8 @@ func TestDefaultsAreOmitted(t *testing.T) {
 	}
 }
 
-// TestUnsignedThinking checks that thinking without a signature is left out of requests to APIs that reject it. Mistral's
-// chat completions have thinking with a list of parts, and read it.
+// TestUnsignedThinking checks that thinking without a signature is left out of requests to APIs that reject it.
+// Mistral's chat completions have thinking with a list of parts, and read it.
 func TestUnsignedThinking(t *testing.T) {
 	t.Parallel()
 	const list = `{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}`

@@ -36,8 +36,8 @@ func IsModels(typ string) bool {
 	return false
 }
 
-// IsSigned reports whether a part of the Messages API with reasoning has a signature, or is encrypted. Anthropic rejects
-// other reasoning.
+// IsSigned reports whether a part of the Messages API with reasoning has a signature, or is encrypted. Anthropic
+// rejects other reasoning.
 func IsSigned(p *abi.Part) bool {
 	return p.Type == partRedacted || p.Type == partThinking && member(p, "signature").String() != ""
 }

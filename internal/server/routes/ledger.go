@@ -42,7 +42,7 @@ const maxPending = 100_000
 const (
 	usageTimeout = 10 * time.Second // for one attempt
 	usageRetry   = time.Second      // pause before the next attempt
-	usageTTL     = 10 * time.Minute // time since a tenant's first failed attempt after which another failure loses its rows
+	usageTTL     = 10 * time.Minute // from a tenant's first failed attempt to the failure that loses its rows
 )
 
 func newLedger(o *Options) *ledger {

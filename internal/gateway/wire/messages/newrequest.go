@@ -16,8 +16,9 @@ const defaultMaxTokens = 8192
 // NewRequest returns the body of a new request.
 //
 // Instructions become the field system, wherever they are among the messages. Results of tools that follow each other
-// are one message. Reasoning that the API has not signed is left out, except for thinking if KeepUnsigned is set; other parts that the ABI does not define are
-// blocks of the API. Arguments that are not an object become the only member of one.
+// are one message. Reasoning that the API has not signed is left out, except for thinking if KeepUnsigned is set. Other
+// parts that the ABI does not define are blocks of the API. Arguments that are not an object become the only member of
+// one.
 //
 // Parameters have the names of chat completions where there are such, otherwise those of the API.
 func (p Protocol) NewRequest(call *wire.Call) ([]byte, error) {
