@@ -387,6 +387,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		all.Go(func() { s.rollouts.Watch(background) })
 		all.Go(func() { s.threads.Watch(background) })
 		all.Go(func() { s.modules.DeleteUnused(background, modules.UnusedInterval, modules.UnusedAge) })
+		all.Go(func() { s.router.WatchTokens(background) })
 		all.Go(func() { tokens.DeleteExpired(background, s.options.Store, s.log) })
 		all.Wait()
 	}()

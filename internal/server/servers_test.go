@@ -245,6 +245,16 @@ func (f *fixture) follow(key, run, after string) *following {
 	return x
 }
 
+// ended reports whether the stream has ended.
+func (x *following) ended() bool {
+	select {
+	case <-x.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (x *following) last() string {
 	if len(x.events) == 0 {
 		return ""

@@ -47,6 +47,9 @@ type Platform interface {
 	// AuthenticateToken is like Authenticate, for the token of an end user. It also fails if the key that created
 	// the token is no longer valid.
 	AuthenticateToken(ctx context.Context, text string) (*Token, *TenantInfo, error)
+	// EndedTokens returns which of the tokens with the given ids were deleted, expired at least grace ago, or
+	// were created by a key that is no longer valid.
+	EndedTokens(ctx context.Context, ids []string, grace time.Duration) (ended []string, err error)
 	// PruneTokens deletes tokens that expired more than an hour ago, and returns their number.
 	PruneTokens(ctx context.Context) (int64, error)
 	// HasOrigin reports whether exact or wildcard is an origin of any tenant; see [Tenant.HasOrigin].

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -318,4 +319,38 @@ func (s *store) AuthenticateToken(ctx context.Context, text string) (*Token, *Te
 		}
 	}
 	return &k, info, nil
+}
+
+// endedPage is the number of tokens that one statement of EndedTokens reads.
+const endedPage = 512
+
+// EndedTokens implements [Platform].
+func (s *store) EndedTokens(ctx context.Context, ids []string, grace time.Duration) (ended []string, err error) {
+	for page := range slices.Chunk(ids, endedPage) {
+		valid := map[string]bool{}
+		args := []any{grace.Milliseconds()}
+		var list strings.Builder
+		for i := range placeholders(len(page)) {
+			args = append(args, page[min(i, len(page)-1)])
+			fmt.Fprintf(&list, ", $%d", len(args))
+		}
+		if err := s.db.View(ctx, func(t database.Tx) error {
+			return t.Query(func(scan func(...any) error) error {
+				var id string
+				err := scan(&id)
+				valid[id] = true
+				return err
+			}, `SELECT id FROM tokens WHERE expires_ms > NOW_MS - $1 AND id IN (`+list.String()[2:]+`)
+				AND EXISTS (SELECT 1 FROM api_keys WHERE api_keys.id = tokens.issuer AND api_keys.tenant = tokens.tenant AND NOT `+oldKey+`)`,
+				args...)
+		}); err != nil {
+			return nil, err
+		}
+		for _, id := range page {
+			if !valid[id] {
+				ended = append(ended, id)
+			}
+		}
+	}
+	return ended, nil
 }

@@ -1776,7 +1776,8 @@ export interface paths {
         post: operations["create-token"];
         /**
          * Delete the tokens of an end user
-         * @description They give no access from then on. Runs that they started go on: cancel them with a key.
+         * @description They give no access from then on. Their requests in flight end within seconds, as if the client disconnected.
+         *     Runs that they started with POST /v1/runs go on: cancel them with a key.
          */
         delete: operations["delete-tokens"];
         options?: never;
@@ -1796,7 +1797,8 @@ export interface paths {
         post?: never;
         /**
          * Delete a token
-         * @description It gives no access from then on. Runs that it started go on: cancel them with a key.
+         * @description It gives no access from then on. Its requests in flight end within seconds, as if the client disconnected.
+         *     Runs that it started with POST /v1/runs go on: cancel them with a key.
          */
         delete: operations["delete-token"];
         options?: never;

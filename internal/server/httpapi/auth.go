@@ -14,8 +14,8 @@ import (
 )
 
 // guard returns a middleware that authenticates the caller, checks the route's scope and admits the
-// request, and answers rejected requests with a problem. Requests for public routes need none of
-// this.
+// request, and answers rejected requests with a problem. The context of a request with an end user's token is
+// canceled if the token ends. Requests for public routes need none of this.
 func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if r.Scope == Public {
@@ -38,7 +38,13 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 		defer leave()
 		c.Response = rt.admission.Responses.Open(c.Key.Tenant)
 		defer c.Response.Close()
-		next(huma.WithContext(ctx, store.WithActor(context.WithValue(ctx.Context(), callerKey{}, c), c.storeActor(req))))
+		within := ctx.Context()
+		if c.Token != nil {
+			var done func()
+			within, done = rt.tokens.enter(within, c.Token.ID)
+			defer done()
+		}
+		next(huma.WithContext(ctx, store.WithActor(context.WithValue(within, callerKey{}, c), c.storeActor(req))))
 	}
 }
 

@@ -146,7 +146,7 @@ func Register[I, O any](rt *Router, r Route, handle func(ctx context.Context, c 
 			}
 			return nil
 		}); err != nil {
-			return nil, ProblemOf(err)
+			return nil, ProblemOf(endOf(ctx, err))
 		}
 		return out, nil
 	})
@@ -209,6 +209,7 @@ func (rt *Router) Raw(
 		c := callerOf(ctx.Context())
 		req.Body = http.MaxBytesReader(w, req.Body, r.bodyLimit(c))
 		if err := handle(w, req, c); err != nil {
+			err = endOf(req.Context(), err)
 			if size := (*http.MaxBytesError)(nil); r.Input && errors.As(err, &size) {
 				err = r.tooLarge(c)
 			}

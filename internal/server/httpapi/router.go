@@ -40,8 +40,9 @@ type Router struct {
 	people    People
 	observe   func(pattern string, status int, took time.Duration)
 
-	mux *mux
-	api huma.API
+	mux    *mux
+	api    huma.API
+	tokens tokenRequests
 }
 
 // NewRouter returns a router without routes.

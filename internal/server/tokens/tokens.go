@@ -80,7 +80,8 @@ A subject has at most 50 tokens: the oldest are deleted.`,
 		Scope:   httpapi.TokensWrite,
 		Tag:     tag,
 		Summary: "Delete the tokens of an end user",
-		About:   "They give no access from then on. Runs that they started go on: cancel them with a key.",
+		About: `They give no access from then on. Their requests in flight end within seconds, as if the client disconnected.
+Runs that they started with POST /v1/runs go on: cancel them with a key.`,
 	}, func(ctx context.Context, c *httpapi.Caller, in *deleteTokensInput) (*deleteTokensOutput, error) {
 		n, err := c.Tenant.DeleteTokens(ctx, in.Subject)
 		return &deleteTokensOutput{api.DeletedTokens{Deleted: n}}, err
@@ -92,7 +93,8 @@ A subject has at most 50 tokens: the oldest are deleted.`,
 		Scope:   httpapi.TokensWrite,
 		Tag:     tag,
 		Summary: "Delete a token",
-		About:   "It gives no access from then on. Runs that it started go on: cancel them with a key.",
+		About: `It gives no access from then on. Its requests in flight end within seconds, as if the client disconnected.
+Runs that it started with POST /v1/runs go on: cancel them with a key.`,
 	}, func(ctx context.Context, c *httpapi.Caller, in *TokenPath) (*struct{}, error) {
 		return nil, c.Tenant.DeleteToken(ctx, in.Token)
 	})

@@ -89,6 +89,24 @@ func testTokens(t *testing.T, open Opener) {
 	list, _, err = acme.Tokens(ctx, "bob", store.Page{})
 	require.NoError(t, err)
 	require.Len(t, list, 2)
+	old, _, err := acme.CreateToken(ctx, &store.Token{Issuer: key.ID, Subject: "bob"}, -time.Hour)
+	require.NoError(t, err)
+	requireEnded := func(want ...string) {
+		t.Helper()
+		ids := []string{made.ID, short.ID, expired.ID, old.ID, "unknown"}
+		got, err := s.EndedTokens(ctx, ids, time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	requireEnded(old.ID, "unknown")
+	none, err := s.EndedTokens(ctx, nil, 0)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	many := make([]string, 1200)
+	many[700] = made.ID
+	ended, err := s.EndedTokens(ctx, many, 0)
+	require.NoError(t, err)
+	require.Len(t, ended, 1199)
 	require.ErrorIs(t, beta.DeleteToken(ctx, made.ID), store.ErrNoToken)
 	n, err := beta.DeleteTokens(ctx, "bob")
 	require.NoError(t, err)
@@ -96,9 +114,11 @@ func testTokens(t *testing.T, open Opener) {
 	require.NoError(t, acme.DeleteToken(ctx, expired.ID))
 	n, err = acme.DeleteTokens(ctx, "bob")
 	require.NoError(t, err)
-	require.EqualValues(t, 1, n)
+	require.EqualValues(t, 2, n)
+	requireEnded(short.ID, expired.ID, old.ID, "unknown")
 
 	require.NoError(t, acme.RevokeKey(ctx, key.ID))
+	requireEnded(made.ID, short.ID, expired.ID, old.ID, "unknown")
 	_, _, err = s.AuthenticateToken(ctx, text)
 	require.ErrorContains(t, err, "the key that created it")
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
