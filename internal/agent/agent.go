@@ -251,8 +251,8 @@ func stream(ctx context.Context, r *run) iter.Seq2[delivery.Event, error] {
 		}()
 		gone := false
 		for {
-			e, ok := r.events.Take()
-			if !ok {
+			var e delivery.Event
+			if !r.events.Take(&e) {
 				break
 			}
 			r.memory.Release(&e)

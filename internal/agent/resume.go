@@ -321,7 +321,7 @@ func (r *run) last(e delivery.Event, status journal.Status) {
 	k := r.recorder
 	if k == nil {
 		r.memory.Hold(&e)
-		r.events.Send(e)
+		r.events.Send(&e)
 		return
 	}
 	p := k.look(status)

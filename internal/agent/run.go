@@ -210,7 +210,7 @@ func (r *run) queueEvent(e *delivery.Event, held bool) {
 		r.recorder.Send(*e, held)
 		return
 	}
-	r.events.Send(*e)
+	r.events.Send(e)
 }
 
 // Keep implements [hook.Keeper].
@@ -225,23 +225,23 @@ func (r *run) Keep(ctx context.Context, safe bool) error {
 func (r *run) emit(e abi.Event) {
 	r.out.Lock()
 	defer r.out.Unlock()
-	out := delivery.Event{Event: e}
+	var out delivery.Event
+	out.Event = e
 	r.prepare(&out)
 	r.chain.Note(&out.Event)
-	r.queueEvent(&out, reportsState[e.Type])
+	r.queueEvent(&out, reportsState(e.Type))
 }
 
-// reportsState has the types of events that report a change of the state before the loop records
+// reportsState reports whether events of type t report a change of the state before the loop records
 // the change at the end of the phase.
-var reportsState = map[abi.EventType]bool{
-	abi.EventStepStarted:  true,
-	abi.EventMessage:      true,
-	abi.EventToolCall:     true,
-	abi.EventToolResult:   true,
-	abi.EventLimit:        true,
-	abi.EventTransfer:     true,
-	abi.EventRepair:       true,
-	abi.EventStepFinished: true,
+func reportsState(t abi.EventType) bool {
+	switch t {
+	case abi.EventStepStarted, abi.EventMessage, abi.EventToolCall, abi.EventToolResult, abi.EventLimit,
+		abi.EventTransfer, abi.EventRepair, abi.EventStepFinished:
+		return true
+	default:
+		return false
+	}
 }
 
 // stamp makes e an event of the run's current step, without labels and with number seq and the

@@ -1,10 +1,13 @@
 package jsoncodec
 
 import (
+	"math/bits"
 	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/internal/word"
 )
 
 // A Scanner reads one JSON text from front to back and rejects everything that is not strict JSON. It optionally
@@ -234,6 +237,9 @@ func (s *Scanner) text() ([]byte, error) {
 	start := s.I
 	for s.I < len(s.B) {
 		for end := min(len(s.B), s.I+stopInterval); s.I < end; {
+			if s.I = skipPlain(s.B, s.I, end); s.I >= end {
+				break
+			}
 			switch c := s.B[s.I]; {
 			case c == '"':
 				s.I++
@@ -257,6 +263,18 @@ func (s *Scanner) text() ([]byte, error) {
 		s.checkStop()
 	}
 	return nil, s.ErrorAt("ends in the middle of a string")
+}
+
+// skipPlain returns the index after the plain text that begins at i: ASCII characters except quotes,
+// backslashes and control characters. It reads eight bytes at a time. It can stop up to 7 bytes before
+// the end of b, and does not continue beyond end by more than 7 bytes.
+func skipPlain(b []byte, i, end int) int {
+	for ; i < end && i+8 <= len(b); i += 8 {
+		if found := special(word.Load(b, i)) & word.Highs; found != 0 {
+			return i + bits.TrailingZeros64(found)>>3
+		}
+	}
+	return i
 }
 
 func (s *Scanner) escape() error {

@@ -73,10 +73,13 @@ func (s *Scanner) unescape(raw []byte) []byte {
 		}
 		if raw[i] == '\\' {
 			out, i = unescape(out, raw, i)
-		} else {
-			out = append(out, raw[i])
-			i++
+			continue
 		}
+		plain := raw[i:min(len(raw), nextCheck)]
+		if n := bytes.IndexByte(plain, '\\'); n >= 0 {
+			plain = plain[:n]
+		}
+		out, i = append(out, plain...), i+len(plain)
 	}
 	return out
 }

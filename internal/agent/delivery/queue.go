@@ -43,8 +43,8 @@ func NewQueue() *Queue {
 	return &Queue{ring: rings.Get().(*[capacity]Event), more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
-// Send adds an event. It waits while the queue is full.
-func (q *Queue) Send(e Event) {
+// Send adds a copy of an event. It waits while the queue is full.
+func (q *Queue) Send(e *Event) {
 	q.mu.Lock()
 	for q.n == capacity {
 		q.full = true
@@ -56,7 +56,7 @@ func (q *Queue) Send(e Event) {
 		<-q.room
 		q.mu.Lock()
 	}
-	q.ring[(q.first+q.n)%capacity] = e
+	q.ring[(q.first+q.n)%capacity] = *e
 	q.n++
 	wake := q.waiting && q.stopWaiting()
 	q.mu.Unlock()
@@ -84,9 +84,9 @@ func (q *Queue) Close() {
 	}
 }
 
-// Take returns the next event. It waits while the queue is empty. It returns false if the queue is
-// closed and empty.
-func (q *Queue) Take() (Event, bool) {
+// Take stores the next event in e. It waits while the queue is empty. It returns false and stores
+// nothing if the queue is closed and empty.
+func (q *Queue) Take(e *Event) bool {
 	q.mu.Lock()
 	for polled := false; q.n == 0; {
 		if q.closed {
@@ -95,7 +95,7 @@ func (q *Queue) Take() (Event, bool) {
 				q.ring = nil
 			}
 			q.mu.Unlock()
-			return Event{}, false
+			return false
 		}
 		if polled {
 			q.waiting = true
@@ -113,7 +113,7 @@ func (q *Queue) Take() (Event, bool) {
 		}
 		q.polling = false
 	}
-	e := q.ring[q.first]
+	*e = q.ring[q.first]
 	q.ring[q.first] = Event{} // release the memory of the event
 	q.first = (q.first + 1) % capacity
 	q.n--
@@ -123,7 +123,7 @@ func (q *Queue) Take() (Event, bool) {
 	if room {
 		q.room <- struct{}{}
 	}
-	return e, true
+	return true
 }
 
 // poll waits until a token arrives, but at most for pollInterval, and reports whether one arrived.

@@ -20,26 +20,24 @@ func TestQueue(t *testing.T) {
 		go func() {
 			defer q.Close()
 			for i := range int64(n) {
-				q.Send(Event{Event: abi.Event{Seq: i}})
+				q.Send(&Event{Event: abi.Event{Seq: i}})
 			}
 		}()
 		for i := range int64(n) {
-			e, ok := q.Take()
-			require.True(t, ok)
+			var e Event
+			require.True(t, q.Take(&e))
 			require.Equal(t, i, e.Event.Seq)
 		}
-		_, ok := q.Take()
-		require.False(t, ok)
-		_, ok = q.Take()
-		require.False(t, ok)
+		require.False(t, q.Take(&Event{}))
+		require.False(t, q.Take(&Event{}))
 	})
 	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
 		q := NewQueue()
 		for i := range int64(10) {
-			go q.Send(Event{Event: abi.Event{Seq: i}})
-			e, ok := q.Take()
-			require.True(t, ok)
+			go q.Send(&Event{Event: abi.Event{Seq: i}})
+			var e Event
+			require.True(t, q.Take(&e))
 			require.Equal(t, i, e.Event.Seq)
 		}
 		q.Close()
@@ -49,11 +47,12 @@ func TestQueue(t *testing.T) {
 		q := NewQueue()
 		var sent sync.WaitGroup
 		for i := range int64(capacity) {
-			q.Send(Event{Event: abi.Event{Seq: i}})
+			q.Send(&Event{Event: abi.Event{Seq: i}})
 		}
-		sent.Go(func() { q.Send(Event{Event: abi.Event{Seq: capacity}}) })
+		sent.Go(func() { q.Send(&Event{Event: abi.Event{Seq: capacity}}) })
 		for i := range int64(capacity + 1) {
-			e, _ := q.Take()
+			var e Event
+			require.True(t, q.Take(&e))
 			require.Equal(t, i, e.Event.Seq)
 		}
 		sent.Wait()

@@ -73,8 +73,8 @@ func (b *backlog) deliver(to *delivery.Queue) {
 		b.events = nil
 		b.mu.Unlock()
 		signal(b.room)
-		for _, e := range events {
-			to.Send(e)
+		for i := range events {
+			to.Send(&events[i])
 		}
 		if closed && len(events) == 0 {
 			return

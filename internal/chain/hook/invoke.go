@@ -33,7 +33,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 	var resume *abi.Resume
 	if !Translates(c.Hook) { // translations belong to no phase
 		c.key = r.Record.NextKey(string(c.Hook), c.member.Name, cmp.Or(c.scope, c.run.Scope))
-		if !live[c.Hook] {
+		if !live(c.Hook) {
 			if v, ok, err := r.Record.Load(c.key, out); ok {
 				return r.replay(c, v, err, apply)
 			}
@@ -46,10 +46,17 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 			return record.Verdict{}, err
 		}
 	}
-	b := c.member.breaker
-	if err := b.allow(); err != nil {
+	if err := c.member.breaker.allow(); err != nil {
 		return r.fault(c, ending.StageBreaker, err)
 	}
+	return r.callHook(ctx, c, in, out, resume, apply)
+}
+
+// callHook calls one hook for [Run.invoke]. It fills the common part of the input, in which resume is
+// the answer to an interrupt of the hook, or nil. It reports the outcome to the circuit breaker.
+func (r *Run) callHook(
+	ctx context.Context, c *Call, in Input, out any, resume *abi.Resume, apply func() error,
+) (record.Verdict, error) {
 	c.ctx = ctx
 	defer c.held.Release()
 	if c.fault != nil {
@@ -57,6 +64,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 	}
 	*in.Envelope() = abi.Common{Run: r.Host.Where(), Entry: c.member.Name, Resume: resume}
 	v, err := r.traced(ctx, c, in, out, apply)
+	b := c.member.breaker
 	switch {
 	case v.Faulted, faultOf(err, c.member):
 		r.emitBreaker(c, b.done(true))
@@ -84,7 +92,7 @@ func (r *Run) note(c *Call, out any, v record.Verdict) {
 	if gate, ok := out.(*abi.GateToolAnswer); ok && gate.Decision == abi.DecideAsk {
 		return // the gate is asked again after a decision
 	}
-	if c.key != "" && !live[c.Hook] {
+	if c.key != "" && !live(c.Hook) {
 		r.Record.Save(c.key, out, v)
 	}
 }
@@ -96,7 +104,7 @@ func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 		r.keeping.RLock()
 		defer r.keeping.RUnlock()
 	}
-	if c.key != "" && !live[c.Hook] {
+	if c.key != "" && !live(c.Hook) {
 		if err := r.Record.Reserve(c.weight); err != nil {
 			return err
 		}
@@ -109,13 +117,15 @@ func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 	return nil
 }
 
-// live has the hooks that are called in every pass through a phase. Wrappers must resume the calls
+// live reports whether hook h is called in every pass through a phase. Wrappers must resume the calls
 // that they wrap, and on_chunk and observe receive only new events.
-var live = map[abi.Hook]bool{
-	contract.HookWrapModel:    true,
-	contract.HookWrapToolCall: true,
-	contract.HookOnChunk:      true,
-	contract.HookObserve:      true,
+func live(h abi.Hook) bool {
+	switch h {
+	case contract.HookWrapModel, contract.HookWrapToolCall, contract.HookOnChunk, contract.HookObserve:
+		return true
+	default:
+		return false
+	}
 }
 
 // replay applies the outcome that an earlier pass recorded.

@@ -64,7 +64,7 @@ func (r *Run) PersistOwed(ctx context.Context) error {
 // persisted after the exchange that they wrap has ended.
 func endWrites(ctx context.Context, c *Call) {
 	var h *local.Hold
-	if live[c.Hook] {
+	if live(c.Hook) {
 		h = local.HoldOf(ctx)
 	}
 	c.locals.End(h)
