@@ -353,3 +353,31 @@ func TestReservationsInTurn(t *testing.T) {
 		require.NoError(t, a.TryReserveInTurn(1))
 	})
 }
+
+// TestShareIsExactWhenUsedConcurrently checks that no reservation is lost or left behind.
+func TestShareIsExactWhenUsedConcurrently(t *testing.T) {
+	a := New(LevelRun, "", nil, 1<<20)
+	s := NewShare(a)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 1000 {
+				n := rand.Int64N(1000)
+				s.Force(n)
+				if s.Add(n) == nil {
+					_ = s.Add(-n)
+				}
+				_ = s.Add(-n)
+			}
+		})
+		all.Go(func() {
+			for range 1000 {
+				_ = s.Set(rand.Int64N(1000))
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, s.Size(), a.Used())
+	require.NoError(t, s.Set(0))
+	require.Zero(t, a.Used())
+}

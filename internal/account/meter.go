@@ -48,7 +48,8 @@ func (m *Meter) Release() {
 		return
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.Of.Release(m.reserved)
+	reserved := m.reserved
 	m.n, m.reserved = 0, 0
+	m.mu.Unlock()
+	m.Of.Release(reserved)
 }

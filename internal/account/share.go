@@ -2,15 +2,14 @@ package account
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 )
 
 // A Share is the part of an account that one object of varying size uses. The zero Share, and a
-// Share of a nil account, reserve nothing.
+// Share of a nil account, reserve nothing. All methods may be called concurrently.
 type Share struct {
 	of *Account
-	mu sync.Mutex
-	n  int64
+	n  atomic.Int64 // size in bytes; while it grows, the reservation comes first
 }
 
 // NewShare returns an empty share of an account.
@@ -19,46 +18,47 @@ func NewShare(a *Account) *Share { return &Share{of: a} }
 // Set sets the size of the share to n bytes. It fails as [Account.TryReserve] does, and then changes
 // nothing. Shrinking never fails.
 func (s *Share) Set(n int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.set(n)
+	n = max(n, 0)
+	for {
+		was := s.n.Load()
+		if err := s.of.TryReserve(n - was); err != nil {
+			return err
+		}
+		if s.n.CompareAndSwap(was, n) {
+			s.of.Release(was - n)
+			return nil
+		}
+		s.of.Release(n - was) // another call changed the size at the same time
+	}
 }
 
 // Add adds n bytes, or subtracts them if n is negative, down to zero. It fails as Set does.
 func (s *Share) Add(n int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.set(s.n + n)
+	if n >= 0 {
+		err := s.of.TryReserve(n)
+		if err == nil {
+			s.n.Add(n)
+		}
+		return err
+	}
+	for {
+		was := s.n.Load()
+		less := min(was, -n)
+		if s.n.CompareAndSwap(was, was-less) {
+			s.of.Release(less)
+			return nil
+		}
+	}
 }
 
 // Force adds n bytes, even above the limits.
 func (s *Share) Force(n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.of.Force(n)
-	s.n += max(n, 0)
-}
-
-// set is Set for a caller that holds the lock.
-func (s *Share) set(n int64) error {
-	n = max(n, 0)
-	if n > s.n {
-		if err := s.of.TryReserve(n - s.n); err != nil {
-			return err
-		}
-	} else {
-		s.of.Release(s.n - n)
-	}
-	s.n = n
-	return nil
+	s.n.Add(max(n, 0))
 }
 
 // Size returns the size of the share in bytes.
-func (s *Share) Size() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.n
-}
+func (s *Share) Size() int64 { return s.n.Load() }
 
 // contextKey is the key of the account in a context.
 type contextKey struct{}

@@ -397,7 +397,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 		if r.within != nil {
 			ctx, r.within = r.within, nil
 		}
-		r.state.Phase, r.state.Record = next, r.state.Record.NextPhase()
+		r.state.Phase, r.state.Record = next, record.New()
 		r.persistPhase()
 		if r.mustRelease() {
 			return &journal.Error{Run: r.state.ID, Err: journal.ErrReleased}

@@ -29,8 +29,7 @@ type Wrapping[Q, P, R any] struct {
 
 	called          bool
 	last, lastReply Reply[R]
-	good            []Reply[R]
-	seen            []Reply[R] // all replies of next: those in good, and those with errors
+	seen            []Reply[R] // all replies of next
 	stream          *opened[R] // the stream that next_stream opened last; nil if there is none
 
 	head   chunkjoin.Assembly // chunks sent before the last next
@@ -147,7 +146,7 @@ func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 func (w *Wrapping[Q, P, R]) keep(rep Reply[R]) {
 	w.seen = append(w.seen, rep)
 	if w.last = rep; rep.Err == nil {
-		w.lastReply, w.good = rep, append(w.good, rep)
+		w.lastReply = rep
 	}
 }
 

@@ -48,11 +48,10 @@ func NewRun(o Options, host Host, locals *local.Values) *Run {
 
 // Begin starts a pass through a phase of the run. rec has the outcomes of earlier passes.
 func (r *Run) Begin(rec *record.Record) {
-	rec.BeginPass()
 	r.keeping.Lock()
 	defer r.keeping.Unlock()
+	rec.BeginPass(r.Record, r.recorded)
 	r.Record = rec
-	rec.SetShare(r.recorded)
 }
 
 // Release returns the memory that is counted for the record.

@@ -52,10 +52,10 @@ func (s *nativeSession) Call(ctx context.Context, c *hook.Call, in, out any) (er
 		if v := recover(); v != nil {
 			err = &ending.FaultError{Stage: ending.StageHook, Cause: fmt.Errorf("panic: %v", v), Stack: string(debug.Stack())}
 		}
-		var fault *ending.FaultError
+		_, faulted := errors.AsType[*ending.FaultError](err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		hook.CountCall(&s.stats, c.Hook, time.Since(began)-hook.ControlOf(c).Waited(), errors.As(err, &fault))
+		hook.CountCall(&s.stats, c.Hook, time.Since(began)-hook.ControlOf(c).Waited(), faulted)
 	}()
 	err = s.n.dispatch(ctx, c, in, out)
 	if err != nil && !ending.Is(err) {

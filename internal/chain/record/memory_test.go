@@ -46,7 +46,7 @@ func TestAnswersOfToolsAndModelCount(t *testing.T) {
 	)
 	require.EqualValues(t, 3000+3*size.Overhead, r.bytes)
 	run := account.New(account.LevelRun, "r", nil, 1<<20)
-	r.SetShare(account.NewShare(run))
+	r.BeginPass(r, account.NewShare(run))
 	full := r.ReserveAnswer("the result of t", abi.TextResult(strings.Repeat("x", 1<<20)))
 	require.Equal(t, abi.CodeLimit, full.Code)
 	require.Contains(t, full.Message, "the result of t: memory limit: the run holds")

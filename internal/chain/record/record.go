@@ -70,31 +70,6 @@ func New() *Record {
 	return &Record{} // the maps are made on first use, since most phases need few of them
 }
 
-// NextPhase returns the record of the phase after r's, or of the first phase if r is nil. The new record reuses the
-// memory of r's counters.
-func (r *Record) NextPhase() *Record {
-	if r == nil {
-		return New()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	counts := r.counts
-	r.counts = nil
-	clear(counts)
-	return &Record{counts: counts}
-}
-
-// SetShare counts the memory of the record in share.
-func (r *Record) SetShare(share *account.Share) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.share = share; share == nil {
-		return
-	}
-	_ = share.Set(0)
-	share.Force(r.bytes)
-}
-
 // A recordFile is the JSON form of a record.
 type recordFile struct {
 	Entries   map[string]*entry      `json:"entries,omitempty"`
@@ -157,11 +132,42 @@ func (r *Record) ask(f *recordFile) {
 	}
 }
 
-// BeginPass starts another pass through the phase.
-func (r *Record) BeginPass() {
+// maxReused is the number of calls and kinds up to which a record reuses the maps of another one.
+const maxReused = 64
+
+// BeginPass starts another pass through the phase. last is the record of the pass before, which may
+// be r itself or belong to an earlier phase. In the latter case, r reuses the memory of last, which
+// becomes empty. The memory of r is counted in share from now on, unless share is nil.
+func (r *Record) BeginPass(last *Record, share *account.Share) {
+	var counts map[string]int
+	var entries map[string]*entry
+	if last != r {
+		counts, entries = last.empty()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.counts)
+	if r.counts == nil && len(counts) <= maxReused {
+		clear(counts)
+		r.counts = counts
+	}
+	if r.entries == nil && len(entries) <= maxReused {
+		clear(entries)
+		r.entries = entries
+	}
+	if r.share = share; share != nil {
+		_ = share.Set(0)
+		share.Force(r.bytes)
+	}
+}
+
+// empty removes the calls from the record, and returns the maps that contained them.
+func (r *Record) empty() (counts map[string]int, entries map[string]*entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts, entries = r.counts, r.entries
+	r.counts, r.entries, r.dirty = nil, nil, nil
+	return counts, entries
 }
 
 // NextKey returns the key of the next call of the kind that parts identify. The nth call of a kind
