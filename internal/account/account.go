@@ -109,13 +109,11 @@ type Account struct {
 	parent *Account
 	class  class // class of the reservations that are made on this account itself
 
-	peak atomic.Int64
-	sum  atomic.Int64 // total of used, for readers without the lock
-
 	limit atomic.Int64 // limit in bytes; zero means no limit; written with mu held
 
 	mu       sync.Mutex
 	used     [classes]int64
+	peak     int64          // the largest sum of used
 	inflight [classes]int64 // bytes of used that the parent has not granted yet
 	held     [classes]int64 // bytes reserved from the parent
 	waiters  []*waiter
@@ -192,7 +190,9 @@ func (a *Account) Used() int64 {
 	if a == nil {
 		return 0
 	}
-	return a.sum.Load()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used[retained] + a.used[draining]
 }
 
 // Peak returns the largest value that Used had.
@@ -200,7 +200,9 @@ func (a *Account) Peak() int64 {
 	if a == nil {
 		return 0
 	}
-	return a.peak.Load()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.peak
 }
 
 // Limit returns the limit in bytes, or zero if there is none.
@@ -293,7 +295,6 @@ func (a *Account) Close() {
 	waiters := a.waiters
 	a.closed, a.waiters, a.evict = true, nil, nil
 	a.used, a.held = [classes]int64{}, [classes]int64{}
-	a.sum.Store(0)
 	a.mu.Unlock()
 	for _, w := range waiters {
 		w.done <- ErrClosed
@@ -440,14 +441,8 @@ func (a *Account) wake() {
 	}
 }
 
-// mark updates sum and peak. The caller holds the lock.
-func (a *Account) mark() {
-	sum := a.used[retained] + a.used[draining]
-	a.sum.Store(sum)
-	if sum > a.peak.Load() {
-		a.peak.Store(sum)
-	}
-}
+// mark updates peak. The caller holds the lock.
+func (a *Account) mark() { a.peak = max(a.peak, a.used[retained]+a.used[draining]) }
 
 // release releases n bytes of class c in the account, and the account's surplus in its parent.
 func (a *Account) release(c class, n int64) {
@@ -460,7 +455,6 @@ func (a *Account) release(c class, n int64) {
 		return
 	}
 	a.used[c] -= min(n, a.used[c]-a.inflight[c])
-	a.mark()
 	a.wake()
 	back := a.surplus(c)
 	a.mu.Unlock()

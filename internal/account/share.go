@@ -21,6 +21,9 @@ func (s *Share) Set(n int64) error {
 	n = max(n, 0)
 	for {
 		was := s.n.Load()
+		if n == was {
+			return nil
+		}
 		if err := s.of.TryReserve(n - was); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ package hook
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,8 @@ const (
 // A breaker opens for breakFirst after breakAfter consecutive faults. When the time has passed, it
 // allows one trial call. If the trial faults, it opens for twice as long; otherwise it closes.
 type breaker struct {
+	troubled atomic.Bool // the last call faulted or the breaker is open; false saves calls the lock
+
 	mu      sync.Mutex
 	faults  int           // number of consecutive faults
 	pause   time.Duration // duration of the last opening
@@ -56,6 +59,9 @@ func (b *breaker) now() time.Time {
 // allow returns an *openBreakerError if the entry must not be called. After an allowed call, the
 // caller must call done or release.
 func (b *breaker) allow() error {
+	if !b.troubled.Load() {
+		return nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.opened.IsZero() {
@@ -73,8 +79,12 @@ func (b *breaker) allow() error {
 // predicate that says so, such as "is switched off for 1s after 5 faults in a row". Otherwise it
 // returns "".
 func (b *breaker) done(faulted bool) (change string) {
+	if !faulted && !b.troubled.Load() {
+		return ""
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.troubled.Store(faulted)
 	tried := b.trying
 	b.trying = false
 	switch {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -64,10 +65,11 @@ type Call struct {
 	shown     []byte
 	shownList int32
 
+	waited atomic.Int64          // nanoseconds in waitFor
+	ending atomic.Pointer[error] // the error that ended or paused the run during a host call
+
 	nexts  int32 // calls of Next and NextStream
 	mu     sync.Mutex
-	ending error
-	waited time.Duration
 	active *activity // what the call did so far; nil until it does something that activity counts
 }
 
@@ -109,11 +111,10 @@ func (c *Control) Until(stop func() error) { c.stop = stop }
 func (c *Call) waitFor(fn func() error) error {
 	began := time.Now()
 	err := fn()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waited += time.Since(began)
+	c.waited.Add(int64(time.Since(began)))
 	if err != nil && ending.Is(err) {
-		c.ending = err
+		ended := err
+		c.ending.Store(&ended)
 	}
 	return err
 }
@@ -121,17 +122,14 @@ func (c *Call) waitFor(fn func() error) error {
 // Ending returns the error that ended or paused the run during a host call of the hook, such as
 // Next or Recv, or nil if there was none. If there was one, the host ignores the hook's answer.
 func (c *Control) Ending() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ending
+	if ended := c.ending.Load(); ended != nil {
+		return *ended
+	}
+	return nil
 }
 
 // Waited returns the time that the hook has spent in host calls that wait, such as Next and Recv.
-func (c *Control) Waited() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.waited
-}
+func (c *Control) Waited() time.Duration { return time.Duration(c.waited.Load()) }
 
 // List returns list n of messages, or nil if the hook has no such list. Go middlewares read
 // messages with it. It ignores the entry's Read.

@@ -85,9 +85,7 @@ func (c *Call) stored(do func(Values, ValueScope) error) error {
 	}
 	began := time.Now()
 	err := do(values, ValueScope{Tenant: c.run.Tenant, Entry: c.member.Name})
-	c.mu.Lock()
-	c.waited += time.Since(began)
-	c.mu.Unlock()
+	c.waited.Add(int64(time.Since(began)))
 	var known *abi.Error
 	switch {
 	case err == nil, errors.As(err, &known):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
@@ -22,6 +23,7 @@ type Tx struct {
 	owner  *Owner
 	meter  *account.Meter // counts the memory of staged writes; the caller of Begin releases it
 
+	wrote   atomic.Bool // whether there were any writes; false saves Commit and End the lock
 	mu      sync.Mutex
 	staged  []write
 	changed changes
@@ -164,6 +166,7 @@ func (tx *Tx) stage(w write) (version int64, err error) {
 	if w.delete {
 		w.version = 0
 	}
+	tx.wrote.Store(true)
 	tx.staged = append(tx.staged, w)
 	return w.version, nil
 }
@@ -208,6 +211,9 @@ func (tx *Tx) flush(key string) error {
 // Commit applies the staged writes in order. If a write fails, Commit applies none and returns the
 // error.
 func (tx *Tx) Commit() error {
+	if !tx.wrote.Load() {
+		return nil
+	}
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	if err := tx.apply(tx.staged); err != nil {
@@ -229,12 +235,16 @@ func (tx *Tx) apply(writes []write) error {
 func (tx *Tx) note(key string, delta int64) {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
+	tx.wrote.Store(true)
 	tx.changed.add(scopedKey{tx.owner.scope(key), key}, delta)
 }
 
 // End marks the changes of the transaction for persisting: at once if h is nil, and otherwise when
 // h is released.
 func (tx *Tx) End(h *Hold) {
+	if !tx.wrote.Load() {
+		return
+	}
 	tx.mu.Lock()
 	list := tx.changed.list
 	tx.changed = changes{}
