@@ -129,7 +129,7 @@ long: ## the long tests that race does not run: loaded servers, killed processes
 	$(TEST) ./internal/exhaust ./internal/differential ./internal/composition ./internal/wasm
 	$(TEST) -run '^Test(Chaos|SlowUploads|UploadsReadNoFile)$$' ./cmd/agent-runner
 	$(TEST) -run '^TestScripts$$/^new_rust$$' ./cmd/agent-runner
-	$(TEST) -run '^Test(ManyRuns|Bloat)$$' ./internal/store
+	$(TEST) -run '^Test(ManyRuns|Bloat)$$' ./internal/store/durability
 	$(TEST) -run '^Test(PointInTimeRecovery|BackupUnderLoad|Failover)$$' ./internal/clusterchaos
 	$(TEST) -run '^TestCut$$' ./host/gateway
 	$(TEST) -run '^TestConsoleInBrowser$$' ./internal/server

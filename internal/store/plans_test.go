@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"maps"
 	"regexp"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 	"github.com/agent-runner/agent-runner/internal/store/storetest"
 )
 
@@ -230,12 +233,15 @@ type planRecorder struct {
 func (r *planRecorder) open(t *testing.T, o *store.Options) (store.Store, string) {
 	t.Helper()
 	where := storetest.File(t)
-	s, explain, err := store.OpenExplained(t.Context(), where, o)
+	db, err := sqlite.Open(t.Context(), where)
+	require.NoError(t, err)
+	d := &explainedDB{DB: db, statements: map[string]bool{}}
+	s, err := store.New(t.Context(), d, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if got, err := explain(); err == nil { // some tests close their store
+		if got, err := d.explain(); err == nil { // some tests close their store
 			maps.Copy(r.plans, got)
 		}
 		require.NoError(t, s.Close())
@@ -263,4 +269,72 @@ func TestSQLite(t *testing.T) {
 				"%s\nreads more than the rows of a run: %s", statement, step)
 		}
 	}
+}
+
+// An explainedDB collects the statements of its transactions.
+type explainedDB struct {
+	database.DB
+	mu         sync.Mutex
+	statements map[string]bool
+}
+
+func (d *explainedDB) Update(ctx context.Context, o database.TxOptions, fn func(database.Tx) error) error {
+	return d.DB.Update(ctx, o, func(t database.Tx) error { return fn(explainedTx{t, d}) })
+}
+
+func (d *explainedDB) View(ctx context.Context, fn func(database.Tx) error) error {
+	return d.DB.View(ctx, func(t database.Tx) error { return fn(explainedTx{t, d}) })
+}
+
+func (d *explainedDB) Exclusive(ctx context.Context, fn func(database.Tx) error) error {
+	return d.DB.Exclusive(ctx, func(t database.Tx) error { return fn(explainedTx{t, d}) })
+}
+
+type explainedTx struct {
+	database.Tx
+	db *explainedDB
+}
+
+func (t explainedTx) Exec(sql string, args ...any) (int64, error) {
+	n, err := t.Tx.Exec(sql, args...)
+	t.db.add(sql, err)
+	return n, err
+}
+
+func (t explainedTx) Query(scan func(scan func(...any) error) error, sql string, args ...any) error {
+	err := t.Tx.Query(scan, sql, args...)
+	t.db.add(sql, err)
+	return err
+}
+
+func (d *explainedDB) add(sql string, err error) {
+	verb, _, _ := strings.Cut(strings.TrimSpace(sql), " ")
+	if err == nil && (verb == "SELECT" || verb == "INSERT" || verb == "UPDATE" || verb == "DELETE") {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.statements[sql] = true
+	}
+}
+
+// explain returns the query plan of each statement, with one line for each step.
+func (d *explainedDB) explain() (map[string]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	plans := map[string]string{}
+	return plans, d.DB.View(context.Background(), func(t database.Tx) error {
+		for sql := range d.statements {
+			var steps []string
+			if err := t.Query(func(scan func(...any) error) error {
+				var id, parent, unused int64
+				var step string
+				err := scan(&id, &parent, &unused, &step)
+				steps = append(steps, step)
+				return err
+			}, "EXPLAIN QUERY PLAN "+sql, make([]any, 32)...); err != nil {
+				return err
+			}
+			plans[sql] = strings.Join(steps, "\n")
+		}
+		return nil
+	})
 }

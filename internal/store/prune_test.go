@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,8 +17,11 @@ import (
 // run uses a module.
 func openWithRuns(t *testing.T, n int, digest string) *store {
 	t.Helper()
-	s := openWrapped(t, func(db database.DB) database.DB { return db })
-	_, err := s.CreateTenant(t.Context(), "acme", "", TenantQuota{}, nil)
+	opened, err := Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, opened.Close()) })
+	s := opened.(*store)
+	_, err = s.CreateTenant(t.Context(), "acme", "", TenantQuota{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, s.db.Update(t.Context(), database.TxOptions{Lazy: true}, func(t database.Tx) error {
 		for i := range n {

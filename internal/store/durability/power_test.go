@@ -1,4 +1,4 @@
-package store
+package durability_test
 
 import (
 	"bytes"
@@ -13,7 +13,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/longtest"
+	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 )
 
 // Sizes in SQLite's write-ahead log: https://www.sqlite.org/fileformat2.html#walformat
@@ -43,9 +46,7 @@ func TestPowerFailureBetweenPieces(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
 	path, ctx := filepath.Join(t.TempDir(), "s.db"), t.Context()
-	s, err := Open(ctx, path, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := open(t, path, nil)
 	large := func(of byte) []byte { return bytes.Repeat([]byte{of}, 200_000) }
 	log := [][]byte{large('a'), large('b'), large('c')}
 	events := []byte(fmt.Sprintf("{\"type\":\"log\",\"seq\":1,\"text\":%q}\n", large('d')))
@@ -97,9 +98,10 @@ func TestPowerFailureBetweenPieces(t *testing.T) {
 // entries in the run's log.
 func requireWhole(t *testing.T, path string, log [][]byte, digest string) (entries int64) {
 	t.Helper()
-	opened, err := Open(t.Context(), path, nil)
+	db, err := sqlite.Open(t.Context(), path)
 	require.NoError(t, err)
-	s := opened.(*store)
+	s, err := store.New(t.Context(), db, nil)
+	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	bodies := int64(0)
 	run, err := s.Load(t.Context(), "r")
@@ -116,14 +118,14 @@ func requireWhole(t *testing.T, path string, log [][]byte, digest string) (entri
 	if _, err = s.Module(t.Context(), digest); err == nil {
 		bodies++
 	} else {
-		require.ErrorIs(t, err, ErrNoModule)
+		require.ErrorIs(t, err, store.ErrNoModule)
 	}
-	require.NoError(t, s.db.Update(t.Context(), database.TxOptions{Lazy: true}, func(t database.Tx) error {
+	require.NoError(t, db.Update(t.Context(), database.TxOptions{Lazy: true}, func(t database.Tx) error {
 		_, err := t.Exec(`UPDATE staged SET written_ms = 1`)
 		return err
 	}))
-	require.NoError(t, s.blobs.Sweep(t.Context()))
-	require.NoError(t, s.db.View(t.Context(), func(tx database.Tx) error {
+	require.NoError(t, blob.NewWriter(db).Sweep(t.Context()))
+	require.NoError(t, db.View(t.Context(), func(tx database.Tx) error {
 		var left int64
 		_, err := database.One(tx, "SELECT count(DISTINCT id) FROM pieces", nil, &left)
 		require.Equal(t, bodies, left, "bodies in pieces after sweeping")

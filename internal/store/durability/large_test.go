@@ -1,4 +1,4 @@
-package store
+package durability_test
 
 import (
 	"bytes"
@@ -13,21 +13,28 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/longtest"
+	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 )
 
-// openWrapped opens a store on an empty database, after passing the database through wrap. It
-// closes the store after the test.
-func openWrapped(t *testing.T, wrap func(database.DB) database.DB) *store {
+// openWrapped opens a store on an SQLite database at path, after passing the database through wrap.
+// It closes the store after the test.
+func openWrapped(t *testing.T, path string, wrap func(database.DB) database.DB) store.Store {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"))
+	db, err := sqlite.Open(t.Context(), path)
 	require.NoError(t, err)
-	s, err := newStore(t.Context(), wrap(db), nil)
+	s, err := store.New(t.Context(), wrap(db), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
+}
+
+// createExpired stores a run whose lease has expired, with the log "{}".
+func createExpired(t *testing.T, s store.Store, id string) {
+	t.Helper()
+	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, LeaseTTL: -time.Second, Log: []byte("{}")}))
 }
 
 // A measuringDB records the maximum number of bytes that the updates in progress write together,
@@ -88,7 +95,7 @@ func TestTransactionsContainOnePiece(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
 	d := &measuringDB{}
-	s := openWrapped(t, func(db database.DB) database.DB {
+	s := openWrapped(t, filepath.Join(t.TempDir(), "s.db"), func(db database.DB) database.DB {
 		d.DB = db
 		return d
 	})
@@ -136,10 +143,14 @@ func (t recordingTx) Query(scan func(scan func(...any) error) error, sql string,
 // transaction that blocks writers.
 func TestClaimReadsLogConcurrently(t *testing.T) {
 	t.Parallel()
-	s := openWithRuns(t, 1, "")
-	d := &recordingDB{DB: s.db}
-	s.db = d
-	claimed, err := s.Claim(t.Context(), &journal.Claim{Run: "run-00000", Epoch: 1, LeaseTTL: time.Hour})
+	d := &recordingDB{}
+	s := openWrapped(t, filepath.Join(t.TempDir(), "s.db"), func(db database.DB) database.DB {
+		d.DB = db
+		return d
+	})
+	createExpired(t, s, "r")
+	d.statements = nil
+	claimed, err := s.Claim(t.Context(), &journal.Claim{Run: "r", Epoch: 1, LeaseTTL: time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{[]byte("{}")}, claimed.Log)
 	require.NotEmpty(t, d.statements)
@@ -149,16 +160,27 @@ func TestClaimReadsLogConcurrently(t *testing.T) {
 	}
 }
 
-// A pausingDB pauses before its second update.
+// A pausingDB pauses before the update with the number pause, which starts with 1.
 type pausingDB struct {
 	database.DB
-	updates         int
+	updates, pause  int
 	paused, proceed chan struct{}
+}
+
+// openPausing opens a store on the SQLite database at path, and returns the database of the store, which
+// does not pause until pause is set.
+func openPausing(t *testing.T, path string) (store.Store, *pausingDB) {
+	t.Helper()
+	d := &pausingDB{paused: make(chan struct{}), proceed: make(chan struct{})}
+	return openWrapped(t, path, func(db database.DB) database.DB {
+		d.DB = db
+		return d
+	}), d
 }
 
 // Update implements [database.DB].
 func (d *pausingDB) Update(ctx context.Context, o database.TxOptions, fn func(database.Tx) error) error {
-	if d.updates++; d.updates == 2 {
+	if d.updates++; d.updates == d.pause {
 		close(d.paused)
 		<-d.proceed
 	}
@@ -169,10 +191,12 @@ func (d *pausingDB) Update(ctx context.Context, o database.TxOptions, fn func(da
 // process could take over the run during a large commit.
 func TestLargeCommitRenewsLease(t *testing.T) {
 	t.Parallel()
-	s, ctx := openWithRuns(t, 1, ""), t.Context() // the run's lease has expired
-	const id = "run-00000"
-	d := &pausingDB{DB: s.db, paused: make(chan struct{}), proceed: make(chan struct{})}
-	slow := &store{db: d, blobs: blob.NewWriter(d)}
+	path, ctx := filepath.Join(t.TempDir(), "s.db"), t.Context()
+	s := open(t, path, nil)
+	slow, d := openPausing(t, path)
+	const id = "r"
+	createExpired(t, s, id)
+	d.pause = d.updates + 2
 	done := make(chan error, 1)
 	go func() {
 		done <- slow.Commit(ctx, &journal.Commit{
@@ -190,11 +214,11 @@ func TestLargeCommitRenewsLease(t *testing.T) {
 // and that an urgent one does not wait.
 func TestLargeCommitAborts(t *testing.T) {
 	t.Parallel()
-	d := &pausingDB{paused: make(chan struct{}), proceed: make(chan struct{}), updates: 1}
-	s, ctx := openWithRuns(t, 1, ""), t.Context()
-	const id = "run-00000"
-	d.DB = s.db
-	s.blobs = blob.NewWriter(d)
+	s, d := openPausing(t, filepath.Join(t.TempDir(), "s.db"))
+	ctx := t.Context()
+	const id = "r"
+	createExpired(t, s, id)
+	d.pause = d.updates + 1
 	written := make(chan error, 1)
 	go func() {
 		_, err := s.PutModule(ctx, make([]byte, 4*blob.PieceBytes))

@@ -1,4 +1,4 @@
-package store_test
+package durability_test
 
 import (
 	"database/sql"
@@ -61,8 +61,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// envFillGroups is the environment variable that makes the test binary start several writers,
-// whose writes share transactions.
+// envFillGroups is the environment variable that makes the test binary start several writers that
+// share transactions.
 const envFillGroups = "AGENT_RUNNER_TEST_FILL_GROUPS"
 
 // TestFillGroups is a part of TestDiskFullForMany, and runs in a process with envFillGroups. It

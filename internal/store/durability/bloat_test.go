@@ -1,4 +1,4 @@
-package store_test
+package durability_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package store_test
+package durability_test
 
 import (
 	"fmt"
@@ -17,14 +17,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
-
-func openStore(t *testing.T, where string) store.Store {
-	t.Helper()
-	s, err := store.Open(t.Context(), where, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
 
 // TestRestoreFences checks that a server which claimed a run after the backup cannot write to the run
 // in the restored database, although the run has been claimed as often there.
@@ -56,13 +48,13 @@ func TestRestoreFences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			where, restore := database(t)
-			before := openStore(t, where)
+			before := open(t, where, nil)
 			ctx := t.Context()
 			require.NoError(
 				t,
 				before.Create(ctx, &journal.Creation{ID: "r", Owner: "a", LeaseTTL: -time.Second, Log: []byte("x")}),
 			)
-			after := openStore(t, restore())
+			after := open(t, restore(), nil)
 			claim := func(s store.Store, owner string) int64 {
 				var stored *journal.StoredRun
 				require.Eventually(t, func() (ok bool) {
@@ -94,7 +86,7 @@ func TestRestoreFences(t *testing.T) {
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "s.db")
-	s := openStore(t, where)
+	s := open(t, where, nil)
 	var stored atomic.Int64 // the runs up to this number are stored
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
@@ -128,7 +120,7 @@ func TestBackup(t *testing.T) {
 		info, err := os.Stat(to)
 		require.NoError(t, err)
 		require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
-		requireSnapshot(t, openStore(t, to), least, most)
+		requireSnapshot(t, open(t, to, nil), least, most)
 	}
 	close(stop)
 	writers.Wait()
@@ -170,7 +162,7 @@ func TestBackupRejects(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	where := filepath.Join(dir, "s.db")
-	openStore(t, where)
+	open(t, where, nil)
 	to := filepath.Join(dir, "copy.db")
 	require.NoError(t, os.WriteFile(to, []byte("something else"), 0o600))
 	require.ErrorIs(t, store.Backup(t.Context(), where, to), fs.ErrExist)
