@@ -2,264 +2,210 @@ package store
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain/hook"
-	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A SeriesKind determines what the rows of a series count.
-type SeriesKind string
+// MaxSeriesPoints is the maximum number of buckets that a series is read for.
+const MaxSeriesPoints = 400
 
-// Kinds of rows.
-const (
-	SeriesAgents  SeriesKind = "agent"  // runs of a version of an agent
-	SeriesModules SeriesKind = "module" // runs that used a module of the tenant
-	SeriesModels  SeriesKind = "model"  // tokens of a model
-)
-
-// A SeriesPeriod is the length of a bucket of a series.
-type SeriesPeriod string
-
-// Lengths of buckets, which start at full hours and days of UTC.
-const (
-	SeriesHour SeriesPeriod = "hour"
-	SeriesDay  SeriesPeriod = "day"
-)
-
-// Duration returns the length of the period.
-func (p SeriesPeriod) Duration() time.Duration {
-	if p == SeriesDay {
-		return 24 * time.Hour
-	}
-	return time.Hour
+// A SeriesQuery selects the buckets of a series.
+type SeriesQuery struct {
+	Kind   SeriesKind
+	Period SeriesPeriod
+	// From and To bound the times of the buckets: the first bucket contains From, and the last one
+	// begins before To. There are at most MaxSeriesPoints buckets; earlier ones are omitted.
+	From, To time.Time
+	// ByAgent, ByVersion and ByName group the rows by agent, by agent and version, and by module or model. If none of
+	// them is set, the series has one group.
+	ByAgent, ByVersion, ByName bool
+	// Agent, Version and Name select rows; empty selects all.
+	Agent   string
+	Version int64
+	Name    string
+	// Groups is the maximum number of groups; the default is 20. The groups with the most runs are returned.
+	Groups int
 }
 
-const (
-	// maxSeriesRows is the maximum number of rows of a kind that a tenant has in a bucket. Further agents, versions,
-	// modules and models are counted together in one row without agent, version and name.
-	maxSeriesRows = 200
-	// Buckets older than this are deleted when the tenant's next bucket begins.
-	maxHourAge = 15 * 24 * time.Hour
-	maxDayAge  = 400 * 24 * time.Hour
-)
-
-// maxAge returns the age at which buckets of the period are deleted.
-func (p SeriesPeriod) maxAge() time.Duration {
-	if p == SeriesDay {
-		return maxDayAge
-	}
-	return maxHourAge
+// A Series is a group of runs with its counts by bucket.
+type Series struct {
+	Agent   string
+	Version int64
+	Name    string // digest of a module, or a model
+	Total   SeriesPoint
+	Points  []SeriesPoint // buckets with runs, in the order of their start
 }
 
-// classesPerDoubling is the number of classes of latencies between a time and its double.
-const classesPerDoubling = 4
-
-// latencyClass returns the class of a latency in milliseconds, from 0.
-func latencyClass(ms int64) int64 {
-	if ms <= 1 {
-		return 0
-	}
-	return int64(math.Ceil(classesPerDoubling * math.Log2(float64(ms))))
+// A SeriesPoint holds the counts of a bucket.
+type SeriesPoint struct {
+	Start time.Time
+	SeriesCounts
+	latencies map[int64]int64 // runs by latency class
 }
 
-// A seriesRow is the part of a finished run that one row of a series counts.
-type seriesRow struct {
-	kind    SeriesKind
+// Latency returns the quantile share, such as 0.95, of the times for which the point's runs were in progress. The
+// result is an estimate from a histogram, with an error of at most about 19 percent. It is 0 if there are no runs.
+func (p *SeriesPoint) Latency(share float64) time.Duration {
+	var all int64
+	var classes []int64
+	for class, n := range p.latencies {
+		all += n
+		classes = append(classes, class)
+	}
+	slices.Sort(classes)
+	rank := share * float64(all)
+	for _, class := range classes {
+		n := float64(p.latencies[class])
+		if rank <= n {
+			exponent := (float64(class) - 1 + rank/n) / classesPerDoubling
+			return time.Duration(math.Pow(2, exponent) * float64(time.Millisecond))
+		}
+		rank -= n
+	}
+	return 0
+}
+
+// Series returns the groups of a series, those with the most runs first. more is the number of
+// omitted groups.
+func (n *Tenant) Series(ctx context.Context, q *SeriesQuery) (groups []Series, more int, err error) {
+	r := seriesReader{query: *q, groups: map[seriesKey]*Series{}}
+	length := q.Period.Duration()
+	r.query.From = q.From.UTC().Truncate(length)
+	if first := q.To.UTC().Add(-MaxSeriesPoints * length).Truncate(length).Add(length); r.query.From.Before(first) {
+		r.query.From = first
+	}
+	err = n.view(ctx, func(t scoped) error {
+		if err := r.counts(t); err != nil {
+			return err
+		}
+		return r.latencies(t)
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, g := range r.groups {
+		groups = append(groups, *g)
+	}
+	slices.SortFunc(groups, func(a, b Series) int {
+		return cmp.Or(cmp.Compare(b.Total.Runs, a.Total.Runs), cmp.Compare(a.Agent, b.Agent),
+			cmp.Compare(a.Version, b.Version), cmp.Compare(a.Name, b.Name))
+	})
+	limit := cmp.Or(q.Groups, 20)
+	if len(groups) > limit {
+		more, groups = len(groups)-limit, groups[:limit]
+	}
+	return groups, more, nil
+}
+
+type seriesKey struct {
 	agent   string
 	version int64
 	name    string
-	counts  SeriesCounts
 }
 
-// SeriesCounts are the counts of finished runs.
-type SeriesCounts struct {
-	Runs             int64
-	Failed           int64 // runs that ended with an error
-	Canceled         int64
-	PromptTokens     int64
-	CompletionTokens int64
-	CostNano         int64 // billionths of the currency
-	Faults           int64 // of the modules of the runs, or of one module
-	Denials          int64 // by any gate or person, or by one module
-	Calls            int64 // hook calls of the modules, or of one module
-	HookMS           int64 // time in hooks of the modules, or of one module
-	ActiveMS         int64 // time in which the runs were in progress
+// A seriesReader reads the rows of a series into groups.
+type seriesReader struct {
+	query  SeriesQuery
+	groups map[seriesKey]*Series
 }
 
-const seriesColumns = `runs, failed, canceled, prompt_tokens, completion_tokens, cost_nano, faults, denials, calls,
-	hook_ms, active_ms`
-
-// fields returns the counts in the order of seriesColumns.
-func (c *SeriesCounts) fields() []*int64 {
-	return []*int64{&c.Runs, &c.Failed, &c.Canceled, &c.PromptTokens, &c.CompletionTokens, &c.CostNano, &c.Faults,
-		&c.Denials, &c.Calls, &c.HookMS, &c.ActiveMS}
-}
-
-// add adds other counts.
-func (c *SeriesCounts) add(o *SeriesCounts) {
-	more := o.fields()
-	for i, f := range c.fields() {
-		*f += *more[i]
-	}
-}
-
-// seriesRows returns the rows that a finished run adds to.
-func seriesRows(r *journal.RunInfo) []seriesRow {
-	counts := SeriesCounts{Runs: 1, PromptTokens: r.Usage.PromptTokens, CompletionTokens: r.Usage.CompletionTokens,
-		CostNano: r.CostNano, Faults: r.Faults, Denials: r.Denials, ActiveMS: r.Active.Milliseconds()}
-	switch r.FinishReason {
-	case abi.RunError:
-		counts.Failed = 1
-	case abi.RunCanceled:
-		counts.Canceled = 1
-	}
-	m := meter{own: map[string]bool{}}
-	for _, p := range r.Modules {
-		if p.Digest != "" && p.Ring == hook.Tenant.String() {
-			m.own[p.Entry] = true
+// from returns the end of a statement that reads the rows of a table in groups. columns lists the
+// columns agent, version and name, each of which is empty unless the series is grouped by it. clauses
+// has the statement's clauses. extra is another column to group by.
+func (r *seriesReader) from(table, extra string) (columns, clauses string, args []any) {
+	q := &r.query
+	group := []string{"start_ms"}
+	pick := func(by bool, column, empty string) string {
+		if !by {
+			return empty
 		}
+		group = append(group, column)
+		return column
 	}
-	modules := map[string]*seriesRow{}
-	for i := range r.Stats {
-		s := &r.Stats[i]
-		counts.Calls += s.Calls
-		counts.HookMS += s.WallUS / 1000
-		if !m.counts(s) {
-			continue
-		}
-		row := modules[s.Digest]
-		if row == nil {
-			row = &seriesRow{kind: SeriesModules, name: s.Digest, counts: counts}
-			row.counts.Faults, row.counts.Denials = 0, r.Denied[s.Digest]
-			row.counts.Calls, row.counts.HookMS = 0, 0
-			modules[s.Digest] = row
-		}
-		row.counts.Faults += s.Faults
-		row.counts.Calls += s.Calls
-		row.counts.HookMS += s.WallUS / 1000
+	columns = "start_ms, " + pick(q.ByAgent || q.ByVersion, "agent", "''") + ", " +
+		pick(q.ByVersion, "version", "CAST(0 AS BIGINT)") + ", " + pick(q.ByName, "name", "''")
+	if extra != "" {
+		group = append(group, extra)
+		columns += ", " + extra
 	}
-	rows := []seriesRow{{kind: SeriesAgents, counts: counts}}
-	for _, row := range modules {
-		rows = append(rows, *row)
+	clauses = ` FROM ` + table + ` WHERE tenant = $1 AND period = $2 AND kind = $3 AND start_ms >= $4 AND start_ms < $5`
+	args = []any{string(q.Period), string(q.Kind), q.From.UnixMilli(), q.To.UnixMilli()}
+	where := func(column string, value any) {
+		args = append(args, value)
+		clauses += fmt.Sprintf(" AND %s = $%d", column, len(args)+1)
 	}
-	for model, tokens := range r.Models {
-		rows = append(rows, seriesRow{kind: SeriesModels, name: model, counts: SeriesCounts{
-			Runs: 1, PromptTokens: tokens.PromptTokens, CompletionTokens: tokens.CompletionTokens}})
+	if q.Agent != "" {
+		where("agent", q.Agent)
 	}
-	for i := range rows {
-		rows[i].agent, rows[i].version = r.Agent, r.Version
+	if q.Version != 0 {
+		where("version", q.Version)
 	}
-	slices.SortFunc(rows, func(a, b seriesRow) int { // concurrent transactions lock rows in the same order
-		return cmp.Or(strings.Compare(string(a.kind), string(b.kind)), strings.Compare(a.name, b.name))
-	})
-	return rows
+	if q.Name != "" {
+		where("name", q.Name)
+	}
+	return columns, clauses + " GROUP BY " + strings.Join(group, ", ") + " ORDER BY start_ms", args
 }
 
-// addToSeries adds a finished run to the buckets of the current hour and day.
-func (s *store) addToSeries(t scoped, r *journal.RunInfo) error {
-	now, err := nowIn(t.tx)
-	if err != nil {
-		return err
+// counts reads the counts of all groups.
+func (r *seriesReader) counts(t scoped) error {
+	var sums []string
+	for _, column := range strings.Split(seriesColumns, ",") {
+		sums = append(sums, fmt.Sprintf("CAST(sum(%s) AS BIGINT)", strings.TrimSpace(column)))
 	}
-	rows := seriesRows(r)
-	for i := range rows {
-		if row := &rows[i]; row.kind == SeriesModels && s.cost != nil {
-			row.counts.CostNano = max(0, s.cost(row.name, row.counts.PromptTokens, row.counts.CompletionTokens))
+	columns, clauses, args := r.from("run_series", "")
+	return t.Query(func(scan func(...any) error) error {
+		var start int64
+		var k seriesKey
+		var p SeriesPoint
+		out := []any{&start, &k.agent, &k.version, &k.name}
+		for _, f := range p.fields() {
+			out = append(out, f)
 		}
-	}
-	for _, period := range []SeriesPeriod{SeriesDay, SeriesHour} {
-		if err := addBucket(t, period, now, rows); err != nil {
+		if err := scan(out...); err != nil {
 			return err
 		}
-	}
-	return nil
+		g := r.groups[k]
+		if g == nil {
+			g = &Series{Agent: k.agent, Version: k.version, Name: k.name}
+			r.groups[k] = g
+		}
+		p.Start = time.UnixMilli(start).UTC()
+		g.Points = append(g.Points, p)
+		g.Total.add(&p.SeriesCounts)
+		return nil
+	}, `SELECT `+columns+`, `+strings.Join(sums, ", ")+clauses, args...)
 }
 
-// addBucket adds rows to the bucket of a period that includes a time. When it begins a bucket, it deletes buckets
-// that are older than the maximum age.
-func addBucket(t scoped, period SeriesPeriod, now time.Time, rows []seriesRow) error {
-	start := now.UTC().Truncate(period.Duration()).UnixMilli()
-	counted := map[SeriesKind]int64{}
-	for i := range rows {
-		kind := rows[i].kind
-		if _, known := counted[kind]; known {
-			continue
-		}
-		var n int64
-		if err := t.row([]any{&n}, `SELECT count(*) FROM (SELECT 1 FROM run_series
-			WHERE tenant = $1 AND period = $2 AND kind = $3 AND start_ms = $4 LIMIT $5) bucket`,
-			string(period), string(kind), start, int64(maxSeriesRows)); err != nil {
+// latencies reads the histograms of the groups that counts has read.
+func (r *seriesReader) latencies(t scoped) error {
+	columns, clauses, args := r.from("run_latencies", "class")
+	next := map[seriesKey]int{} // by group, the index of the first point that the next row can belong to
+	return t.Query(func(scan func(...any) error) error {
+		var start, class, runs int64
+		var k seriesKey
+		if err := scan(&start, &k.agent, &k.version, &k.name, &class, &runs); err != nil {
 			return err
 		}
-		if counted[kind] = n; n > 0 {
-			continue
+		g := r.groups[k]
+		if g == nil {
+			return nil
 		}
-		for _, table := range []string{"run_series", "run_latencies"} {
-			if _, err := t.Exec(`DELETE FROM `+table+` WHERE tenant = $1 AND period = $2 AND kind = $3 AND start_ms < $4`,
-				string(period), string(kind), start-period.maxAge().Milliseconds()); err != nil {
-				return err
+		for next[k] < len(g.Points) && g.Points[next[k]].Start.UnixMilli() < start {
+			next[k]++
+		}
+		if next[k] == len(g.Points) {
+			return nil
+		}
+		for _, p := range []*SeriesPoint{&g.Points[next[k]], &g.Total} {
+			if p.latencies == nil {
+				p.latencies = map[int64]int64{}
 			}
+			p.latencies[class] += runs
 		}
-	}
-	for i := range rows {
-		row := rows[i]
-		if counted[row.kind] >= maxSeriesRows {
-			known, err := row.exists(t, period, start)
-			if err != nil {
-				return err
-			}
-			if !known {
-				row.agent, row.version, row.name = "", 0, ""
-			}
-		}
-		if err := row.add(t, period, start); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// exists reports whether a bucket has the row.
-func (r *seriesRow) exists(t scoped, period SeriesPeriod, start int64) (bool, error) {
-	var n int64
-	return database.One(t, `SELECT 1 FROM run_series WHERE tenant = $1 AND period = $2 AND kind = $3 AND start_ms = $4
-		AND agent = $5 AND version = $6 AND name = $7`,
-		[]any{string(period), string(r.kind), start, r.agent, r.version, r.name}, &n)
-}
-
-// addCounts is the statement that adds counts to a row of a bucket.
-var addCounts = func() string {
-	var values, set []string
-	for i, column := range strings.Split(seriesColumns, ",") {
-		column = strings.TrimSpace(column)
-		values = append(values, fmt.Sprintf("$%d", i+8))
-		set = append(set, fmt.Sprintf("%s = run_series.%s + $%d", column, column, i+8))
-	}
-	return `INSERT INTO run_series (tenant, period, kind, start_ms, agent, version, name, ` + seriesColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, ` + strings.Join(values, ", ") + `)
-		ON CONFLICT (tenant, period, kind, start_ms, agent, version, name) DO UPDATE SET ` + strings.Join(set, ", ")
-}()
-
-// add adds the row's counts to a bucket and, unless the row counts a model, the latency of the run.
-func (r *seriesRow) add(t scoped, period SeriesPeriod, start int64) error {
-	args := []any{string(period), string(r.kind), start, r.agent, r.version, r.name}
-	for _, f := range r.counts.fields() {
-		args = append(args, *f)
-	}
-	if _, err := t.Exec(addCounts, args...); err != nil || r.kind == SeriesModels {
-		return err
-	}
-	_, err := t.Exec(`INSERT INTO run_latencies (tenant, period, kind, start_ms, agent, version, name, class, runs)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1)
-		ON CONFLICT (tenant, period, kind, start_ms, agent, version, name, class)
-		DO UPDATE SET runs = run_latencies.runs + 1`,
-		string(period), string(r.kind), start, r.agent, r.version, r.name, latencyClass(r.counts.ActiveMS))
-	return err
+		return nil
+	}, `SELECT `+columns+`, CAST(sum(runs) AS BIGINT)`+clauses, args...)
 }

@@ -4,10 +4,92 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
+
+// A Tenant gives access to the data of one tenant. Its statements go through a scoped transaction,
+// which rejects statements that could access the rows of other tenants. The methods for runs check
+// the tenant of the run instead.
+type Tenant struct {
+	s  *store
+	id string
+}
+
+// ID returns the tenant's id.
+func (n *Tenant) ID() string { return n.id }
+
+// scoped wraps a transaction and passes the tenant as the first parameter of every statement. It
+// rejects statements that do not use the parameter, since they could access the rows of other
+// tenants.
+type scoped struct {
+	tx     database.Tx
+	tenant string
+}
+
+// scopes are the forms in which a statement refers to its tenant.
+var scopes = []string{"tenant = $1", "VALUES ($1,"}
+
+func (t scoped) check(sql string) error {
+	for _, form := range scopes {
+		if strings.Contains(sql, form) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the statement is not scoped to a tenant: %s", sql)
+}
+
+// Exec implements [database.Tx].
+func (t scoped) Exec(sql string, args ...any) (int64, error) {
+	if err := t.check(sql); err != nil {
+		return 0, err
+	}
+	return t.tx.Exec(sql, append([]any{t.tenant}, args...)...)
+}
+
+// Query implements [database.Tx].
+func (t scoped) Query(scan func(scan func(...any) error) error, sql string, args ...any) error {
+	if err := t.check(sql); err != nil {
+		return err
+	}
+	return t.tx.Query(scan, sql, append([]any{t.tenant}, args...)...)
+}
+
+// row executes a query and reads the row of its result into out. If there is no row, out stays
+// unchanged.
+func (t scoped) row(out []any, sql string, args ...any) error {
+	_, err := database.One(t, sql, args, out...)
+	return err
+}
+
+// view runs fn in a read-only transaction.
+func (n *Tenant) view(ctx context.Context, fn func(scoped) error) error {
+	return n.s.db.View(ctx, func(t database.Tx) error { return fn(scoped{t, n.id}) })
+}
+
+// update runs fn in a durable transaction; see [Tenant.transact].
+func (n *Tenant) update(ctx context.Context, fn func(scoped) error) error {
+	return n.transact(ctx, database.TxOptions{}, fn)
+}
+
+// transact runs fn in a transaction that locks the tenant's row, so that no other machine
+// changes the tenant's counts until the transaction ends. It fails with [ErrNoTenant] if the
+// tenant does not exist.
+func (n *Tenant) transact(ctx context.Context, o database.TxOptions, fn func(scoped) error) error {
+	return n.s.db.Update(ctx, o, func(t database.Tx) error {
+		locked, err := t.Exec(`UPDATE tenants SET id = id WHERE id = $1`, n.id)
+		if err != nil {
+			return err
+		}
+		if locked == 0 {
+			return database.ForCaller(fmt.Errorf("tenant %q: %w", n.id, ErrNoTenant))
+		}
+		return fn(scoped{t, n.id})
+	})
+}
 
 const tenantColumns = `id, name, quota, policy, created_ms, updated_ms`
 
@@ -250,4 +332,66 @@ func deleteAgents(t database.Tx, tenant string) (more bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// SetOrigins replaces the origins whose pages may use the tenant's tokens.
+func (n *Tenant) SetOrigins(ctx context.Context, origins []string) error {
+	return n.update(ctx, func(t scoped) error {
+		before, err := originsIn(t)
+		if err != nil {
+			return err
+		}
+		after := slices.Compact(slices.Sorted(slices.Values(origins)))
+		if slices.Equal(before, after) {
+			return nil
+		}
+		if _, err := t.Exec(`DELETE FROM origins WHERE tenant = $1`); err != nil {
+			return err
+		}
+		for _, o := range after {
+			if _, err := t.Exec(`INSERT INTO origins (tenant, origin) VALUES ($1, $2)`, o); err != nil {
+				return err
+			}
+		}
+		return t.record(ctx, "cors.set", "", change{before, after})
+	})
+}
+
+// Origins returns the origins whose pages may use the tenant's tokens, in order.
+func (n *Tenant) Origins(ctx context.Context) (origins []string, err error) {
+	err = n.view(ctx, func(t scoped) error {
+		origins, err = originsIn(t)
+		return err
+	})
+	return origins, err
+}
+
+func originsIn(t scoped) (origins []string, err error) {
+	err = t.Query(func(scan func(...any) error) error {
+		var o string
+		err := scan(&o)
+		origins = append(origins, o)
+		return err
+	}, `SELECT origin FROM origins WHERE tenant = $1 ORDER BY origin`)
+	return origins, err
+}
+
+// HasOrigin reports whether exact or wildcard is one of the tenant's origins.
+func (n *Tenant) HasOrigin(ctx context.Context, exact, wildcard string) (found bool, err error) {
+	var count int64
+	err = n.view(ctx, func(t scoped) error {
+		return t.row([]any{&count}, `SELECT count(*) FROM origins WHERE tenant = $1 AND origin IN ($2, $3)`, exact, wildcard)
+	})
+	return count > 0, err
+}
+
+// HasOrigin implements [Platform].
+func (s *store) HasOrigin(ctx context.Context, exact, wildcard string) (found bool, err error) {
+	var count int64
+	err = s.db.View(ctx, func(t database.Tx) error {
+		_, err := database.One(t, `SELECT count(*) FROM (SELECT 1 FROM origins WHERE origin IN ($1, $2) LIMIT 1) AS found`,
+			[]any{exact, wildcard}, &count)
+		return err
+	})
+	return count > 0, err
 }
