@@ -75,6 +75,13 @@ func (in *listRunInput) filter() (*store.Filter, error) {
 	return f, nil
 }
 
+type listRunOutput struct {
+	Body struct {
+		Runs []*api.Run `json:"runs" nullable:"false"`
+		httpapi.ListOutput
+	}
+}
+
 func (r *Service) list(ctx context.Context, c *httpapi.Caller, in *listRunInput) (*listRunOutput, error) {
 	f, err := in.filter()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/hints"
@@ -210,6 +211,13 @@ func (r *Service) Find(ctx context.Context, c *httpapi.Caller, id string) (*jour
 	}
 	return info, err
 }
+
+type (
+	runPath struct {
+		Run string `path:"run" pattern:"^run_[A-Za-z0-9_-]{1,80}$" doc:"The run's id."`
+	}
+	runOutput struct{ Body *api.Run }
+)
 
 func (r *Service) get(ctx context.Context, c *httpapi.Caller, in *runPath) (*runOutput, error) {
 	info, err := r.Find(ctx, c, in.Run)
