@@ -19,7 +19,7 @@ type ledger struct {
 	store func(ctx context.Context, tenant string, rows []store.Usage) error
 	log   *slog.Logger
 	start func(func())
-	abort <-chan struct{} // ends all attempts; nil is never closed
+	abort <-chan struct{} // ends retries; nil is never closed
 
 	mu      sync.Mutex
 	pending map[string]*backlog // by tenant
@@ -42,6 +42,7 @@ const maxPending = 100_000
 const (
 	usageTimeout = 10 * time.Second // for one attempt
 	usageRetry   = time.Second      // pause before the next attempt
+	usageAbort   = time.Second      // for all attempts after abort
 	usageTTL     = 10 * time.Minute // from a tenant's first failed attempt to the failure that loses its rows
 )
 
@@ -100,15 +101,15 @@ func (l *ledger) take() map[string]*backlog {
 	return out
 }
 
-// write writes pending rows to the store until there are none. After abort, it makes no further
-// attempt, and the rows are lost.
+// write writes pending rows to the store until there are none. After abort, it does not try again, and
+// attempts end after usageAbort.
 func (l *ledger) write() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
 		select {
 		case <-l.abort:
-			cancel()
+			time.AfterFunc(usageAbort, cancel)
 		case <-ctx.Done():
 		}
 	}()
@@ -120,7 +121,7 @@ func (l *ledger) write() {
 		if failed {
 			select {
 			case <-time.After(usageRetry):
-			case <-ctx.Done():
+			case <-l.abort:
 			}
 		}
 	}
@@ -139,7 +140,7 @@ func (l *ledger) commit(ctx context.Context, tenant string, b *backlog) bool {
 	if b.since.IsZero() {
 		b.since = time.Now()
 	}
-	if ctx.Err() != nil || time.Since(b.since) >= usageTTL {
+	if l.aborted() || time.Since(b.since) >= usageTTL {
 		l.lose(tenant, rows, err)
 		return true
 	}
@@ -147,6 +148,16 @@ func (l *ledger) commit(ctx context.Context, tenant string, b *backlog) bool {
 	defer l.mu.Unlock()
 	l.merge(tenant, rows, b.since)
 	return false
+}
+
+// aborted reports whether abort is closed.
+func (l *ledger) aborted() bool {
+	select {
+	case <-l.abort:
+		return true
+	default:
+		return false
+	}
 }
 
 // lose logs rows that the store will not have.

@@ -36,7 +36,7 @@ type Options struct {
 	Logger    *slog.Logger
 	// Go runs a function that the server waits for when it shuts down.
 	Go func(func())
-	// Abort, when closed, ends the attempts to store the usage of requests. The rest is logged and lost.
+	// Abort, when closed, ends the retries of storing the usage of requests. What fails is logged and lost.
 	Abort <-chan struct{}
 	// Private lists the ranges of private addresses that upstreams may have.
 	Private []netip.Prefix
