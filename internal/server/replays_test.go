@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/replays"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // sources are modules that a test of replays uses.
@@ -31,12 +33,20 @@ var sources = map[string]string{
 // replayFixture returns a server with n runs of the agent clerk, and the sources as modules of acme.
 func replayFixture(t *testing.T, n int) (f *fixture, ids []string) {
 	t.Helper()
+	f = newFixture(t)
+	return f, f.replayed(n)
+}
+
+// replayed uploads modules, stores the agent clerk, and returns the ids of n finished runs of it.
+func (f *fixture) replayed(n int) (ids []string) {
+	t := f.t
+	t.Helper()
 	var script []scripted.Reply
 	for i := range n {
 		script = append(script, scripted.Calls(abi.NewToolCall(fmt.Sprint("c", i), "calculator", `{"expression":"6*7"}`)),
 			scripted.Text("It is 42."))
 	}
-	f = platform(t, script...)
+	f.model(script...)
 	for name, source := range sources {
 		f.upload(f.acme, name, source)
 	}
@@ -49,7 +59,7 @@ func replayFixture(t *testing.T, n int) (f *fixture, ids []string) {
 		require.Equal(t, "It is 42.", done.Output, "%+v", done)
 		ids = append(ids, run.ID)
 	}
-	return f, ids
+	return ids
 }
 
 // replay starts a replay and executes it.
@@ -239,6 +249,27 @@ func TestReplayAttacks(t *testing.T) {
 			require.Equal(t, "canceled", canceled.Status)
 		}
 	}
+}
+
+// TestReplayHidesTheDatabase checks that the reason for which a run was not replayed has no text of the database.
+func TestReplayHidesTheDatabase(t *testing.T) {
+	t.Parallel()
+	var s *moduleStore
+	f := newFixture(t, func(o *Options) {
+		s = &moduleStore{Store: o.Store}
+		o.Store = s
+	})
+	f.replayed(1)
+	f.server.pool.CloseIdle()
+	f.server.modules.CloseIdle()
+	s.err = &database.Error{
+		Kind:     database.Unavailable,
+		Database: "db.internal:5432",
+		Err:      errors.New("no route to 10.0.0.7"),
+	}
+	_, runs := f.replay(f.server.replays, api.StartReplay{Module: "equal", Entry: "plain"})
+	require.Len(t, runs, 1)
+	require.Equal(t, "the database failed; start the replay again", runs[0].Reason)
 }
 
 // TestReplayContinues checks that another server continues a replay whose server ended, and that a run that

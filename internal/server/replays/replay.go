@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // maxJournal limits the journals of runs that are replayed, in bytes. A replay takes several times as
@@ -163,6 +164,7 @@ func (s *Service) explain(ctx context.Context, t *store.Tenant, run string, err 
 	var large *tooLargeError
 	var entry *noEntryError
 	var problem *httpapi.Problem
+	var db *database.Error
 	isCandidate := errors.As(err, &candidate)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
@@ -183,6 +185,9 @@ func (s *Service) explain(ctx context.Context, t *store.Tenant, run string, err 
 		out.Reason = "one of its modules was deleted"
 	case errors.As(err, &problem):
 		out.Reason = problem.Detail
+	case errors.As(err, &db): // its text has the address of the database
+		s.o.Logger.Error("replay run", "tenant", t.ID(), "run", run, "error", err)
+		out.Reason = "the database failed; start the replay again"
 	default:
 		// The error may name modules of the operator's rings.
 		out.Reason = "the run's own agent could not be built or run"
