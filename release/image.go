@@ -110,8 +110,9 @@ func (r *release) image(p platform, files []file) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// imageFiles returns the files of an image: the binary, the certificate authorities that it trusts,
-// and a folder for its data that its user can write to.
+// imageFiles returns the files of an image. content begins with the binary; its other files go to
+// /usr/share/doc/agent-runner. imageFiles adds certificate authorities, the image's user and group,
+// and a folder for data that the user can write to.
 func imageFiles(content []file) []file {
 	files := slices.Clone(content)
 	for i := range files[1:] {

@@ -1,8 +1,8 @@
 // Package account counts the bytes that a process holds on behalf of others, in a tree of accounts:
 // the process, its tenants, their runs, and parts of a run.
 //
-// A reservation on an account is also a reservation on all accounts above it. Each account has a
-// limit. A caller that can wait for memory calls [Account.Reserve], which blocks if the bytes will
+// A reservation on an account is also a reservation on all accounts above it. An account can have a
+// limit of its own; without one, only the accounts above limit it. A caller that can wait for memory calls [Account.Reserve], which blocks if the bytes will
 // fit once draining accounts release theirs; see [NewDraining]. A caller that cannot wait calls
 // [Account.TryReserve], which fails with a [*LimitError].
 //

@@ -500,7 +500,7 @@ func noControlCharacters(s *Seen) error {
 			return err
 		}
 		if bytes.ContainsAny(b, "\x1b\x07\x00") || bytes.Contains(b, []byte(`\u001b`)) ||
-			bytes.Contains(b, []byte(`\u0007`)) {
+			bytes.Contains(b, []byte(`\u0007`)) || bytes.Contains(b, []byte(`\u0000`)) {
 			return fmt.Errorf("an event holds control characters: %q", b)
 		}
 	}

@@ -37,7 +37,8 @@ type fork struct {
 // with copies of messages of another thread. The copies count toward the quota journal_bytes.
 // ForkThread fails as CreateThread does, with a [*QuotaError] if the copies exceed a quota, and with
 // [journal.ErrNoThread], [ErrNoMessage], [journal.ErrNoRun], or [ErrInUse] if the run is not
-// finished. It copies in batches. If it is interrupted, [Store].Prune deletes the copies.
+// finished. It copies in batches, and fails with [journal.ErrThreadChanged] if messages are deleted
+// meanwhile. If h is not Titled, the new thread gets the title of the other. If it is interrupted, [Store].Prune deletes the copies.
 func (n *Tenant) ForkThread(ctx context.Context, h *Thread, f *ThreadFork) (out *Thread, err error) {
 	var k *fork
 	if err := n.update(ctx, func(t scoped) error {

@@ -105,8 +105,8 @@ func (p *policy) judge(ctx *middleware.Context, a *attempt) (*finding, error) {
 	return nil, nil
 }
 
-// owns reports whether the title text is the user's: the user wrote it, or the request contains two
-// neighboring words of it.
+// owns reports whether text, a title, is the user's: the user wrote it, or the request contains two
+// neighboring words of it that each have more than three bytes.
 func (h *history) owns(text string) bool {
 	if h.user.has(text) {
 		return true

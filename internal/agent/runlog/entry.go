@@ -149,9 +149,9 @@ func Restore(log [][]byte) (*State, int64, error) {
 	return s, f.phase, nil
 }
 
-// EntryBefore returns the number of the last entry of a log that begins before a phase, or 1 if
-// there is none. Entries are counted from 1. All changes of that phase and of later ones are in
-// that entry or in later entries.
+// EntryBefore returns the number, counted from 1, of the last element of log whose first line has a
+// phase less than phase, or 1 if there is none. All changes of that phase and of later ones are in
+// that element or in later ones.
 func EntryBefore(log [][]byte, phase int64) int64 {
 	for n := len(log); n > 1; n-- {
 		var e struct {

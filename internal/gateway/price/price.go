@@ -34,7 +34,8 @@ const Nano = 1e9
 // An Amount is an amount of money in billionths of the currency's unit.
 type Amount int64
 
-// maxAmount limits a single cost, so that sums do not overflow.
+// maxAmount is the largest result of [AmountOf], in billionths of the currency's unit. A sum of 1,024
+// such amounts does not overflow.
 const maxAmount = math.MaxInt64 / 1024
 
 // AmountOf returns an amount of the currency's units, at least 0.

@@ -20,7 +20,8 @@ const MaxHeld = 32 << 20
 
 // Options configure a weaver.
 type Options struct {
-	// Direct passes each event at once. It is for chains that cannot change the upstream's answer.
+	// Direct passes each event at once, except the end of the answer, which waits for [Weaver.Finish]. It is for
+	// chains that cannot change the upstream's answer.
 	Direct bool
 	// Hold holds the whole answer until [Weaver.Finish], so that after_model can change all of it.
 	Hold bool

@@ -28,9 +28,9 @@ func (p *Player) Clock() int64 {
 	return now
 }
 
-// MaxFuel returns the fuel that the call may use. This is left, unless the recorded call ran out of
-// time. Because time is not reproducible, the replay of such a call ends at the fuel that the
-// recorded call had used. The receiver may be nil.
+// MaxFuel returns the fuel that the call may use: the argument left or, if the recorded call ran out
+// of time, at most one less than the recorded fuel. Time is not reproducible, so the replay then ends
+// where the recorded call used its last fuel. The receiver may be nil.
 func (p *Player) MaxFuel(left int64) int64 {
 	if p == nil || !p.Recording.Stopped {
 		return left

@@ -25,7 +25,7 @@ const (
 
 const wantSchema = "a schema: an object, true or false"
 
-// keywords returns the keywords of JSON Schema whose values have a required form.
+// keywords returns the required forms of the values that are checked, by keyword of JSON Schema.
 func keywords() map[string]keyword {
 	number := keyword{want: "a number", is: isA[float64]}
 	count := keyword{want: "a whole number of at least 0", is: isCount}

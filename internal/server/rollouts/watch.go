@@ -150,7 +150,8 @@ func advance(r *store.Rollout, plan *api.RolloutPlan, now time.Time, runs int) {
 	}
 }
 
-// keepFigures stores the figures of a rollout that ends.
+// keepFigures sets r.Figures if the rollout has ended. It does nothing while the rollout is running or
+// paused.
 func keepFigures(r *store.Rollout, stable, canary []store.RolloutRun) error {
 	if slices.Contains([]store.RolloutStatus{store.RolloutRunning, store.RolloutPaused}, r.Status) {
 		return nil

@@ -133,8 +133,8 @@ func checkFile(g *agentfile.Gateway, operator bool, p *policy.Policy) error {
 	return nil
 }
 
-// checkFields returns an error if a field of a struct, the argument of, is set although allowed does
-// not list it. at is the struct's location in the file: empty, or followed by a dot.
+// checkFields returns an error if a field of the struct in the parameter of is set and its JSON key is
+// not in allowed. at is the struct's location in the file: empty, or followed by a dot.
 func checkFields(g *agentfile.Gateway, at string, of any, allowed []string) error {
 	v := reflect.ValueOf(of)
 	for i := range v.NumField() {

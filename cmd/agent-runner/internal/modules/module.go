@@ -66,7 +66,8 @@ func loadModule(
 	}, nil
 }
 
-// powersText lists the capabilities of a module, those of the ABI first.
+// powersText lists the capabilities of a module: first those of the ABI and those that need a grant,
+// then the others, one line for each effect, then the number of those that have no effect.
 func powersText(imports []module.Power) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
