@@ -24,6 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
@@ -31,7 +32,7 @@ import (
 func serve(t *testing.T) (url, key string) {
 	t.Helper()
 	ctx := t.Context()
-	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	keyring, err := keyring.Parse("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	require.NoError(t, err)
 	s, err := store.Open(ctx, filepath.Join(t.TempDir(), "s.db"), &store.Options{Keyring: keyring})
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 )
 
 type (
@@ -20,7 +21,7 @@ type (
 	// PruneOptions select the runs to delete.
 	PruneOptions = store.PruneOptions
 	// A Keyring encrypts the secrets of tenants.
-	Keyring = store.Keyring
+	Keyring = keyring.Keyring
 )
 
 // Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite database. It creates a missing
@@ -33,4 +34,4 @@ func Open(ctx context.Context, location string, o *Options) (Store, error) {
 
 // ParseKeyring parses lines of name:key, with the key's 32 bytes in base64, newest first. It
 // ignores empty lines and lines that start with #.
-func ParseKeyring(text string) (*Keyring, error) { return store.ParseKeyring(text) }
+func ParseKeyring(text string) (*Keyring, error) { return keyring.Parse(text) }

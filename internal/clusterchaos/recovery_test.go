@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 )
 
 // TestPointInTimeRecovery restores a PostgreSQL database to a time at which runs were in progress,
@@ -91,7 +92,7 @@ func (l *local) requireRestored(where, key string, from, to time.Time) {
 	began := time.Now()
 	ring, err := os.ReadFile(l.keys)
 	require.NoError(t, err)
-	keyring, err := store.ParseKeyring(string(ring))
+	keyring, err := keyring.Parse(string(ring))
 	require.NoError(t, err)
 	s, err := store.Open(t.Context(), where, &store.Options{Keyring: keyring})
 	require.NoError(t, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 	"github.com/agent-runner/agent-runner/internal/store/storetest"
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
@@ -45,7 +46,7 @@ func newFixture(t *testing.T, set ...func(*Options)) *fixture {
 func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	t.Helper()
 	ctx := t.Context()
-	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	keyring, err := keyring.Parse("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	require.NoError(t, err)
 	s, err := store.Open(ctx, where, &store.Options{Keyring: keyring, Cost: costInTests})
 	require.NoError(t, err)

@@ -33,6 +33,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
@@ -62,7 +63,7 @@ func TestMain(m *testing.M) {
 func serveHere(where string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	keyring, err := keyring.Parse("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	if err != nil {
 		return err
 	}

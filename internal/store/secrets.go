@@ -24,11 +24,11 @@ const maxSecrets = 1000
 // opened in another row. The separator is unambiguous, because names contain no zero bytes.
 func (n *Tenant) location(name string) string { return n.id + "\x00" + name }
 
-// SetSecret seals and stores a secret. It fails with [ErrNoKeyring] if the store has no
+// SetSecret seals and stores a secret. It fails with [keyring.ErrNoKey] if the store has no
 // keyring, and with a [*QuotaError] if the tenant's storage quota or the limit of 1,000 secrets
 // is reached.
 func (n *Tenant) SetSecret(ctx context.Context, name string, secret []byte) error {
-	by, sealed, err := n.s.keyring.seal(secret, n.location(name))
+	by, sealed, err := n.s.keyring.Seal(secret, n.location(name))
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (n *Tenant) SetSecret(ctx context.Context, name string, secret []byte) erro
 }
 
 // Secret returns the value of a secret. It fails with [ErrNoSecret] if the tenant has no such
-// secret, and with [ErrNoKeyring] if the keyring cannot open the secret.
+// secret, and with [keyring.ErrNoKey] if the keyring cannot open the secret.
 func (n *Tenant) Secret(ctx context.Context, name string) ([]byte, error) {
 	var by string
 	var sealed []byte
@@ -70,7 +70,7 @@ func (n *Tenant) Secret(ctx context.Context, name string) ([]byte, error) {
 	if by == "" {
 		return nil, fmt.Errorf("secret %s: %w", name, ErrNoSecret)
 	}
-	return n.s.keyring.open(by, sealed, n.location(name))
+	return n.s.keyring.Open(by, sealed, n.location(name))
 }
 
 // MissingKeys implements [Platform].
@@ -82,7 +82,7 @@ func (s *store) MissingKeys(ctx context.Context) (names []string, err error) {
 			if err := scan(&tenant, &name, &by, &sealed); err != nil {
 				return err
 			}
-			if _, err := s.keyring.open(by, sealed, s.Tenant(tenant).location(name)); err != nil && !slices.Contains(names, by) {
+			if _, err := s.keyring.Open(by, sealed, s.Tenant(tenant).location(name)); err != nil && !slices.Contains(names, by) {
 				names = append(names, by)
 			}
 			return nil

@@ -23,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 	"github.com/agent-runner/agent-runner/internal/store/migrations"
 	"github.com/agent-runner/agent-runner/internal/store/postgres"
 	"github.com/agent-runner/agent-runner/internal/store/sqlite"
@@ -187,7 +188,7 @@ type store struct {
 	db      database.DB
 	blobs   *blob.Writer
 	quota   Quota
-	keyring *Keyring
+	keyring *keyring.Keyring
 	cost    CostFunc
 	stop    func() // stops pruning
 }
@@ -228,7 +229,7 @@ type Options struct {
 	// Quota limits the durable values of each tenant, and of each of its entries.
 	Quota Quota
 	// Keyring seals the secrets of tenants. Without one, secrets cannot be stored.
-	Keyring *Keyring
+	Keyring *keyring.Keyring
 	// Cost returns the cost of a model's tokens, in billionths of the currency. It is called when the
 	// tokens of a tenant's run are stored; later prices do not change the cost. If Cost is nil, nothing
 	// has a cost.

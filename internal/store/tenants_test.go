@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -105,4 +106,24 @@ func TestModulesOfRunsAreUsed(t *testing.T) {
 		require.Zero(t, deleteSince(now), "a new run that is %s uses the module", status)
 	}
 	require.Equal(t, int64(1), deleteSince(now.Add(time.Hour)))
+}
+
+// TestUnscopedStatementsFail checks that a tenant's statements fail unless they select the rows of
+// the tenant.
+func TestUnscopedStatementsFail(t *testing.T) {
+	t.Parallel()
+	opened, err := Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), nil)
+	require.NoError(t, err)
+	defer opened.Close()
+	for _, sql := range []string{`SELECT name FROM agents`, `SELECT name FROM agents WHERE tenant = $2`, `SELECT name FROM agents WHERE name = $1`} {
+		err := opened.Tenant(Operator).view(t.Context(), func(t scoped) error {
+			return t.Query(func(func(...any) error) error { return nil }, sql, "x")
+		})
+		require.ErrorContains(t, err, "not scoped", sql)
+	}
+	err = opened.Tenant(Operator).update(context.Background(), func(t scoped) error {
+		_, err := t.Exec(`DELETE FROM agents`)
+		return err
+	})
+	require.ErrorContains(t, err, "not scoped")
 }

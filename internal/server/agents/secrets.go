@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 )
 
 // A Vault provides a tenant's secrets to a file as environment variables.
@@ -55,7 +56,7 @@ func (v *Vault) open(ctx context.Context, name string) string {
 		return ""
 	}
 	v.first = err
-	if errors.Is(err, store.ErrNoKeyring) {
+	if errors.Is(err, keyring.ErrNoKey) {
 		v.Logger.Error("decrypt secret: the keys for secrets have changed",
 			"tenant", v.Tenant.ID(), "secret", name, "error", err)
 		v.first = &NotReadyError{

@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 )
 
 // A Problem is an error of a request, with additional data for the response and the log.
@@ -182,7 +183,7 @@ func ProblemOf(err error) *Problem {
 		errors.Is(err, journal.ErrFinished),
 		errors.Is(err, journal.ErrExists):
 		return NewProblem(api.CodeConflict, "%v", err)
-	case errors.Is(err, store.ErrNoKeyring):
+	case errors.Is(err, keyring.ErrNoKey):
 		p := NewProblem(api.CodeUnavailable,
 			"this server does not store secrets: its operator has not configured a key for them")
 		p.cause = err

@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 	"github.com/agent-runner/agent-runner/internal/store/migrations"
 	"github.com/agent-runner/agent-runner/internal/store/postgres"
 	"github.com/agent-runner/agent-runner/internal/store/sqlite"
@@ -38,7 +39,7 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 
-	keyring, err := store.ParseKeyring("main:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32)))
+	keyring, err := keyring.Parse("main:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32)))
 	require.NoError(t, err)
 	s := open(t, path, &store.Options{Keyring: keyring})
 	acme := s.Tenant("acme")

@@ -8,16 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 )
 
 // newKeyring creates a keyring with a key for each name, derived from the name.
-func newKeyring(t *testing.T, names ...string) *store.Keyring {
+func newKeyring(t *testing.T, names ...string) *keyring.Keyring {
 	t.Helper()
 	text := "# keys\n"
 	for _, name := range names {
 		text += name + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte(name), 32)) + "\n"
 	}
-	r, err := store.ParseKeyring(text)
+	r, err := keyring.Parse(text)
 	require.NoError(t, err)
 	return r
 }
@@ -34,7 +35,7 @@ func testSecrets(t *testing.T, open Opener) {
 	_, err = acme.Secret(ctx, "other")
 	require.ErrorIs(t, err, store.ErrNoSecret)
 
-	with := func(r *store.Keyring, missing ...string) *store.Tenant {
+	with := func(r *keyring.Keyring, missing ...string) *store.Tenant {
 		s, err := store.Open(ctx, where, &store.Options{Keyring: r})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -43,7 +44,7 @@ func testSecrets(t *testing.T, open Opener) {
 		require.Equal(t, missing, names)
 		return s.Tenant("acme")
 	}
-	renamed, err := store.ParseKeyring("a:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32)))
+	renamed, err := keyring.Parse("a:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32)))
 	require.NoError(t, err)
 	none, other, both, another := with(nil, "a"), with(newKeyring(t, "b"), "a"), with(newKeyring(t, "b", "a")), with(
 		renamed,
@@ -51,9 +52,9 @@ func testSecrets(t *testing.T, open Opener) {
 	)
 	for _, tenant := range []*store.Tenant{none, other, another} {
 		_, err = tenant.Secret(ctx, "openai")
-		require.ErrorIs(t, err, store.ErrNoKeyring)
+		require.ErrorIs(t, err, keyring.ErrNoKey)
 	}
-	require.ErrorIs(t, none.SetSecret(ctx, "x", nil), store.ErrNoKeyring)
+	require.ErrorIs(t, none.SetSecret(ctx, "x", nil), keyring.ErrNoKey)
 	got, err = both.Secret(ctx, "openai")
 	require.NoError(t, err)
 	require.NoError(t, both.SetSecret(ctx, "openai", got))
