@@ -20,6 +20,7 @@ type RunCrash struct {
 	Alone    bool          // whether the process executed nothing but the run; see [Quarantine.Suspect]
 	Reported bool          // whether the process wrote a crash report; see [Crashes.ReportCrash]
 	Named    bool          // whether the crash report of the process names the run
+	Back     bool          // whether another process of its machine is alive
 
 	recorded bool // whether the end was recorded by RunCrashes or ReportCrash
 }
@@ -42,6 +43,8 @@ type Crashes interface {
 	// Resuming records that a process begins to resume a run whose earlier process ended uncleanly. If
 	// the process ends within [MaxLived], it counts even if it has not claimed the run.
 	Resuming(ctx context.Context, run, owner string) error
+	// NotResumed revokes Resuming and [Quarantine.Suspect], because the process did not claim the run.
+	NotResumed(ctx context.Context, run, owner string) error
 	// ReportCrash records that a process has written a crash report, without a signal from another
 	// process. The report names a run, or none if run is empty. ReportCrash ignores a run and a process
 	// that the store does not have.
@@ -102,15 +105,16 @@ func (s *store) RunCrashes(ctx context.Context, run, owner string) (list []RunCr
 func readCrashes(t database.Tx, run string) (list []RunCrash, err error) {
 	err = t.Query(func(scan func(...any) error) error {
 		var c RunCrash
-		var silent, lived, recorded, reported, named, alone int64
-		err := scan(&c.Owner, &c.Node, &silent, &lived, &recorded, &reported, &named, &alone)
+		var silent, lived, recorded, reported, named, alone, back int64
+		err := scan(&c.Owner, &c.Node, &silent, &lived, &recorded, &reported, &named, &alone, &back)
 		c.Silent, c.Lived = time.Duration(silent)*time.Millisecond, time.Duration(max(lived, 0))*time.Millisecond
-		c.recorded, c.Reported, c.Named, c.Alone = recorded != 0, reported != 0, named != 0, alone != 0
+		c.recorded, c.Reported, c.Named, c.Alone, c.Back = recorded != 0, reported != 0, named != 0, alone != 0, back != 0
 		list = append(list, c)
 		return err
 	}, `SELECT c.owner, p.node, NOW_MS - p.seen_ms, CASE WHEN c.resumed_ms = 0 THEN 0 ELSE p.seen_ms - c.resumed_ms END,
 			c.crashed_ms, p.reported, c.named,
-			c.alone + (SELECT count(*) FROM suspects AS s WHERE s.run = c.run AND s.owner = c.owner AND s.alone = 1)
+			c.alone + (SELECT count(*) FROM suspects AS s WHERE s.run = c.run AND s.owner = c.owner AND s.alone = 1),
+			(SELECT count(*) FROM processes AS b WHERE b.node = p.node AND b.seen_ms >= NOW_MS - $2)
 		FROM run_crashes AS c JOIN processes AS p ON p.owner = c.owner
 		WHERE c.run = $1 AND p.seen_ms < NOW_MS - $2 AND `+crashed+`
 		ORDER BY `+crashedAt+`, c.owner`,
@@ -127,6 +131,17 @@ func resuming(t database.Tx, run, owner string) error {
 	_, err := t.Exec(`INSERT INTO run_crashes (run, owner, crashed_ms, resumed_ms, named) VALUES ($1, $2, 0, NOW_MS, 0)
 		ON CONFLICT (run, owner) DO UPDATE SET crashed_ms = 0, resumed_ms = NOW_MS`, run, owner)
 	return err
+}
+
+// NotResumed implements [Crashes].
+func (s *store) NotResumed(ctx context.Context, run, owner string) error {
+	return s.db.Update(ctx, database.TxOptions{Lazy: true}, func(t database.Tx) error {
+		if _, err := t.Exec(`DELETE FROM suspects WHERE run = $1 AND owner = $2`, run, owner); err != nil {
+			return err
+		}
+		_, err := t.Exec(`DELETE FROM run_crashes WHERE run = $1 AND owner = $2`, run, owner)
+		return err
+	})
 }
 
 // ReportCrash implements [Crashes].

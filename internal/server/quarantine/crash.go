@@ -16,8 +16,8 @@ const (
 	// certainTime is the time without a heartbeat after which a process counts as ended for a
 	// quarantine. Before that, it may be stopped or cut off from the database.
 	certainTime = store.MaxLived
-	// returnTime is the time for which other machines leave a suspect to the machines that it stopped.
-	// After a trial it is longer by certainTime.
+	// returnTime is the time for which other machines leave a suspect to the machines that it stopped. It
+	// is longer by maxIsolation if one of these has returned, and otherwise by certainTime after a trial.
 	returnTime = 15 * time.Second
 	// A trial takes twice as long as the run executed in one of the processes that ended, plus minTrial,
 	// but at most store.MaxLived.
@@ -138,14 +138,17 @@ func (q *Service) gone(owner string) bool { return q.options.Gone != nil && q.op
 
 // startAlone resumes a suspect alone, and reports whether it may be resumed now. First, the machines
 // that the run stopped have time to return. Then this process stops accepting work. If its other runs
-// do not end within idleTime, the suspect is resumed all the same, and the end of this process is not
+// do not end within maxIsolation, the suspect is resumed all the same, and the end of this process is not
 // enough for a quarantine.
 func (q *Service) startAlone(ctx context.Context, info *journal.RunInfo, crashes []store.RunCrash) (bool, error) {
 	now := time.Now()
 	last := &crashes[len(crashes)-1]
 	stopped := slices.ContainsFunc(crashes, func(c store.RunCrash) bool { return c.Node == q.node })
 	away := returnTime
-	if last.Alone {
+	switch {
+	case slices.ContainsFunc(crashes, func(c store.RunCrash) bool { return c.Back }):
+		away += maxIsolation
+	case last.Alone:
 		away += certainTime
 	}
 	if !stopped && last.Silent < away {
@@ -154,12 +157,12 @@ func (q *Service) startAlone(ctx context.Context, info *journal.RunInfo, crashes
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.alone.wanted = now
-	if q.trial != nil {
+	if q.trial != nil && q.trial.ID != info.ID { // if it is the same run, its last resumption has failed
 		return false, nil
 	}
 	q.isolate(now)
 	idle := q.alone.is && now.After(q.alone.settled) && q.options.Count() == 0
-	if q.alone.is && !idle && now.Sub(q.alone.settled) < idleTime {
+	if q.alone.is && !idle {
 		return false, nil
 	}
 	if err := q.options.Store.Resuming(ctx, info.ID, q.options.Owner); err != nil {

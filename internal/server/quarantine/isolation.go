@@ -10,14 +10,16 @@ import (
 const (
 	// settleTime is the time for which a process waits for runs whose start it has already allowed.
 	settleTime = 2 * time.Second
-	// idleTime is the time for which a process waits until its other runs have ended.
-	idleTime = 10 * time.Second
+	// startTime is the time for which a process waits until a suspect that it resumes is in progress.
+	startTime = 10 * time.Second
 	// wantedTime is the time after which a process without suspects accepts work again. It is longer
 	// than the time between two searches for runs to resume.
 	wantedTime = 5 * time.Second
-	// maxIsolation limits the time for which a process executes only suspects. Later suspects are
-	// resumed one at a time beside other runs.
-	maxIsolation = time.Minute
+	// maxIsolation limits the time for which a process executes only suspects, in each isolationInterval.
+	// Meanwhile, a suspect waits until the other runs of the process have ended. Later suspects are resumed
+	// one at a time beside other runs.
+	maxIsolation      = time.Minute
+	isolationInterval = 10 * time.Minute
 	// releaseInterval is the time between two searches for evidence that has become void.
 	releaseInterval = 10 * time.Second
 )
@@ -27,7 +29,7 @@ const (
 type isolation struct {
 	is      bool
 	over    bool      // maxIsolation is used up
-	began   time.Time // of the first isolation
+	began   time.Time // of the first isolation in the isolationInterval
 	settled time.Time // no other run begins after this time
 	wanted  time.Time // when a suspect was last seen
 }
@@ -35,8 +37,8 @@ type isolation struct {
 // isolate begins an isolation, unless there is one or maxIsolation is used up. The caller holds q.mu.
 func (q *Service) isolate(now time.Time) {
 	a := &q.alone
-	if a.began.IsZero() {
-		a.began = now
+	if a.began.IsZero() || now.Sub(a.began) > isolationInterval {
+		a.began, a.over = now, false
 	}
 	a.over = a.over || now.Sub(a.began) > maxIsolation
 	if a.is || a.over {

@@ -2,6 +2,7 @@ package quarantine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -44,13 +45,15 @@ type Service struct {
 	released time.Time // when Watch last looked for void evidence; used by Watch only
 }
 
-// Options configure a [Service]. All fields but Owner are required.
+// Options configure a [Service]. All fields but Owner, Node and those marked optional are required.
 type Options struct {
 	Store    store.Store
 	Overload *overload.Manager
 	Logger   *slog.Logger
 	// Owner is the server's option of the same name. Without it, there are no heartbeats.
 	Owner string
+	// Node is the name of this machine. The default is the host name.
+	Node string
 	// InProgress reports whether a run is in progress here.
 	InProgress func(tenant, run string) bool
 	// Count returns the number of runs in progress here.
@@ -68,7 +71,10 @@ type Options struct {
 
 // New returns a service with the options.
 func New(o *Options) *Service {
-	node, _ := os.Hostname()
+	node := o.Node
+	if node == "" {
+		node, _ = os.Hostname()
+	}
 	cgroup, _ := overload.Cgroup()
 	return &Service{options: o, of: account.Process(), node: node, cgroup: cgroup, seen: map[string]*excessRate{}}
 }
@@ -116,7 +122,7 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.trial != nil || q.alone.is {
+	if q.trial != nil && q.trial.ID != info.ID || q.alone.is {
 		return false, nil
 	}
 	if err := q.options.Store.Suspect(ctx, info.ID, q.options.Owner, false); err != nil {
@@ -129,8 +135,9 @@ func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, 
 }
 
 // EndTrial ends the trial, and removes the run from the suspects in the store, if the run has ended
-// or has run for the time of its trial. It does nothing while memory is short. After the last trial,
-// it ends the isolation of this process.
+// or has run for the time of its trial. It does nothing while memory is short. If another process has
+// claimed the run, it ends the trial here only. After the last trial, it ends the isolation of this
+// process.
 func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.State) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -138,11 +145,26 @@ func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.St
 		q.endIsolation(now)
 		return
 	}
+	took := now.Sub(q.began)
 	runs := q.options.InProgress(q.trial.Tenant, q.trial.ID)
-	if took := now.Sub(q.began); state.Rejecting || took < q.limit && (runs || took < heartbeatInterval) {
+	if state.Rejecting || runs && took < q.limit || !runs && took < heartbeatInterval {
 		return
 	}
-	if err := q.options.Store.Clear(ctx, q.trial.ID); err != nil {
+	end := q.options.Store.Clear
+	if !runs {
+		switch info, err := q.options.Store.Run(ctx, q.trial.ID); {
+		case errors.Is(err, journal.ErrNoRun): // deleted
+		case err != nil:
+			q.options.Logger.Error("read suspect run", "run", q.trial.ID, "error", err)
+			return
+		case info.Status != journal.StatusRunning: // ended or paused
+		case took < startTime && (info.Owner == q.options.Owner || info.Epoch == q.trial.Epoch):
+			return // this process is about to resume it
+		default:
+			end = q.notResumed
+		}
+	}
+	if err := end(ctx, q.trial.ID); err != nil {
 		q.options.Logger.Error("clear suspect run", "run", q.trial.ID, "error", err)
 		return
 	}
@@ -151,4 +173,9 @@ func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.St
 		q.alone.wanted = now
 		q.options.Waiting()
 	}
+}
+
+// notResumed records that this process has not resumed a suspect.
+func (q *Service) notResumed(ctx context.Context, run string) error {
+	return q.options.Store.NotResumed(ctx, run, q.options.Owner)
 }

@@ -130,6 +130,7 @@ func testTrials(t *testing.T, open Opener) {
 	alone := map[string]bool{}
 	for _, c := range list {
 		alone[c.Owner] = c.Alone
+		require.False(t, c.Back)
 	}
 	require.Equal(t, map[string]bool{"first": true, "second": true, "third": true, "busy": false}, alone)
 	for owner, want := range map[string]bool{"first": false, "third": true} {
@@ -143,4 +144,15 @@ func testTrials(t *testing.T, open Opener) {
 	require.False(t, unrelated("run"), "alive")
 	require.NoError(t, s.EndProcess(ctx, "busy"))
 	require.False(t, unrelated("another"), "a clean end")
+
+	require.NoError(t, s.NotResumed(ctx, "run", "third"))
+	list, err = s.RunCrashes(ctx, "run", "second")
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	for _, c := range list {
+		require.True(t, c.Back, "more is alive on the same machine")
+	}
+	d, err := s.CrashOf(ctx, "third", "run")
+	require.NoError(t, err)
+	require.False(t, d.Alone || d.Isolated)
 }
