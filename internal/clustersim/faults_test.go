@@ -9,16 +9,14 @@ import (
 // disturb kills a server, and then makes one random fault after the other for the time d. Servers that
 // are killed are replaced.
 func (c *simulation) disturb(d time.Duration) {
-	c.kill(0)
-	c.add()
+	c.restart(0)
 	var faults sync.WaitGroup
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		i := c.random.IntN(len(c.servers))
 		s, length := c.servers[i], time.Duration(2+c.random.IntN(18))*time.Second
 		switch c.random.IntN(6) {
 		case 0:
-			c.kill(i)
-			c.add()
+			c.restart(i)
 		case 1:
 			s.cutBus(true)
 			s.pause()

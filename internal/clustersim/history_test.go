@@ -16,8 +16,8 @@ type history struct {
 	runs       map[string]*runHistory
 	effects    map[string]int // calls of the tool, by their arguments
 	violations []string
-	waits      []time.Duration // from the death of a server to the claim of one of its runs
-	taken      map[*server]int // claims of runs of servers that died
+	waits      []time.Duration // from the death of a run's first server to the second claim
+	taken      map[*server]int // the claims in waits, by server
 	lost       int             // claims that failed because another server came first
 }
 
@@ -55,7 +55,7 @@ func (h *history) claimed(run string, epoch int64, by *server) {
 		h.violate("run %s: %s and %s claimed epoch %d", run, other.name, by.name, epoch)
 	}
 	if before := r.owners[r.last]; before != nil {
-		if died := before.diedAt(); !died.IsZero() {
+		if died := before.diedAt(); !died.IsZero() && len(r.owners) == 1 {
 			h.waits = append(h.waits, time.Since(died))
 			h.taken[by]++
 		}

@@ -8,6 +8,7 @@ import (
 
 // A machine is the state of a simulated process and its connections.
 type machine struct {
+	ended   chan struct{} // closed when the machine is killed
 	mu      sync.Mutex
 	dead    bool
 	resumed chan struct{} // closed when the machine continues; nil if it is not paused
@@ -15,6 +16,8 @@ type machine struct {
 	ahead   time.Duration // of its clock
 	died    time.Time
 }
+
+func newMachine() *machine { return &machine{ended: make(chan struct{})} }
 
 // reach waits while the machine is paused. It fails if the machine is dead or does not reach the
 // database.
@@ -53,20 +56,27 @@ func (m *machine) running() error {
 func (m *machine) work(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
+	case <-m.ended:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	return m.running()
 }
 
-func (m *machine) kill() {
+// kill ends the machine. It reports false if the machine was dead.
+func (m *machine) kill() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.dead {
+		return false
+	}
 	m.dead, m.died = true, time.Now()
+	close(m.ended)
 	if m.resumed != nil {
 		close(m.resumed)
 		m.resumed = nil
 	}
+	return true
 }
 
 // diedAt returns the time at which the machine was killed; zero if it was not.

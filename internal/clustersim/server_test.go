@@ -3,6 +3,7 @@ package clustersim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -32,51 +33,69 @@ const steps = 4
 // A server is a simulated server.
 type server struct {
 	*machine
-	name    string
-	link    *link
-	store   store.Store
-	runs    *runs.Service
-	members *cluster.Members
-	history *history
-	cutBus  func(bool)
+	name     string
+	node     string // the machine's name
+	link     *link
+	store    store.Store
+	overload *overload.Manager
+	guard    *quarantine.Service
+	runs     *runs.Service
+	members  *cluster.Members
+	history  *history
+	poisons  *poisons
+	think    time.Duration // see newSimulation
+	cutBus   func(bool)
 
 	stop     context.CancelFunc
 	draining chan struct{}
-	work     sync.WaitGroup
+	tasks    sync.WaitGroup
 }
 
-// start starts a server with a name that no other server of the simulation has had.
-func (c *simulation) start(name string) *server {
+// start starts a server with a name that no other server of the simulation has had. reports has the
+// crash reports of earlier servers of the machine.
+func (c *simulation) start(name, node string, reports map[string]string) *server {
 	bus, cutBus := c.network.Join()
-	s := &server{machine: &machine{}, name: name, history: c.history, cutBus: cutBus, draining: make(chan struct{})}
+	s := &server{
+		machine:  newMachine(),
+		name:     name,
+		node:     node,
+		overload: overload.New(overload.Options{Logger: slog.New(slog.DiscardHandler)}),
+		history:  c.history,
+		poisons:  c.poisons,
+		think:    c.think,
+		cutBus:   cutBus,
+		draining: make(chan struct{}),
+	}
 	s.link = &link{DB: c.db, machine: s.machine, mutate: c.mutate}
 	var err error
 	if s.store, err = store.New(context.Background(), s.link, nil); err != nil {
 		panic(err) // the test has no server yet that could cause it
 	}
 	log := slog.New(slog.DiscardHandler)
-	manager := overload.New(overload.Options{Logger: log})
 	list := blocks.NewList(s.store, bus, log)
-	guard := quarantine.New(&quarantine.Options{
+	s.guard = quarantine.New(&quarantine.Options{
 		Store:      s.store,
-		Overload:   manager,
+		Overload:   s.overload,
 		Logger:     log,
 		Owner:      name,
+		Node:       node,
 		InProgress: func(tenant, run string) bool { return s.runs.InProgress(tenant, run) },
 		Count:      func() int { return s.runs.Count() },
 		Waiting:    func() { s.runs.Waiting() },
+		Gone:       func(owner string) bool { return c.gone(owner, node) },
+		Reports:    reports,
 	})
 	s.runs = runs.New(&runs.Options{
 		Store:     s.store,
 		Agents:    source{s},
 		Admission: admission.New(4, time.Now, s.draining),
-		Overload:  manager,
+		Overload:  s.overload,
 		Blocks:    list,
 		Logger:    log,
 		Now:       s.now,
 		Timeouts:  httpapi.DefaultTimeouts(),
 		Owner:     name,
-		Judge:     func(context.Context, *journal.RunInfo) (bool, error) { return true, nil },
+		Judge:     s.guard.Judge,
 		Draining:  s.draining,
 		Hints:     bus,
 		Servers:   func() []string { return s.members.Executing() },
@@ -85,17 +104,18 @@ func (c *simulation) start(name string) *server {
 	s.members = newMembers(s, bus, log)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	guard.Begin(ctx)
+	s.guard.Begin(ctx)
 	for _, watch := range []func(context.Context){
-		list.Watch, guard.Watch, s.runs.TakeOver, s.runs.WatchCancels, s.runs.WatchQueues, s.runs.Broadcast, s.members.Watch,
+		list.Watch, s.guard.Watch, s.runs.TakeOver, s.runs.WatchCancels, s.runs.WatchQueues, s.runs.Broadcast,
+		s.members.Watch,
 	} {
-		s.work.Go(func() { watch(ctx) })
+		s.tasks.Go(func() { watch(ctx) })
 	}
 	return s
 }
 
 // spawn runs fn on a goroutine that the server's end waits for.
-func (s *server) spawn(fn func()) { s.work.Go(fn) }
+func (s *server) spawn(fn func()) { s.tasks.Go(fn) }
 
 func newMembers(s *server, bus hints.Bus, log *slog.Logger) *cluster.Members {
 	return cluster.New(&cluster.Options{
@@ -104,21 +124,32 @@ func newMembers(s *server, bus hints.Bus, log *slog.Logger) *cluster.Members {
 		Now:    s.now,
 		End:    s.store.EndSilent,
 		Claim:  func(context.Context) { s.runs.Waiting() },
-		Self:   func() cluster.Member { return cluster.Member{Owner: s.name, Node: "machine", Runs: s.runs.Count()} },
+		Self:   func() cluster.Member { return cluster.Member{Owner: s.name, Node: s.node, Runs: s.runs.Count()} },
 	})
+}
+
+// crash kills the server. It reports false if the server was dead.
+func (s *server) crash() bool {
+	s.cutBus(true)
+	return s.kill()
 }
 
 // end kills the server, and waits until its goroutines have ended.
 func (s *server) end() {
-	s.cutBus(true)
-	s.kill()
+	s.crash()
 	close(s.draining)
 	s.stop()
-	s.work.Wait()
+	s.tasks.Wait()
 }
 
-// begin starts a run of a tenant.
+// errRejecting is the error of a server that accepts no runs.
+var errRejecting = errors.New("the server accepts no runs")
+
+// begin starts a run of a tenant. It fails with errRejecting if the server accepts no runs.
 func (s *server) begin(tenant, run string) error {
+	if s.overload.Rejecting() {
+		return errRejecting
+	}
 	t := s.store.Tenant(tenant)
 	caller := &httpapi.Caller{Tenant: t, Key: &store.Key{Tenant: tenant}}
 	_, err := s.runs.Begin(context.Background(), caller, agents.Ref{AgentRef: store.AgentRef{Name: "agent"}},
@@ -133,7 +164,7 @@ type source struct{ server *server }
 func (a source) Open(_ context.Context, t *store.Tenant, _ agents.Spec) (*agents.Handle, error) {
 	built, err := agent.New(&agent.Options{
 		Name:  "agent",
-		Model: simulatedModel{a.server.machine},
+		Model: simulatedModel(a),
 		Tools: []tool.Tool{tool.Func(
 			abi.Tool{Name: "charge", Parameters: abi.JSON(`{"type":"object"}`)}, a.server.charge)},
 		Journal: &journal.Options{
@@ -155,18 +186,19 @@ func (source) Ready([]journal.Pin) bool { return true }
 
 // charge is a tool whose calls must not be repeated.
 func (s *server) charge(ctx context.Context, call abi.Call) (*abi.Result, error) {
-	if err := s.machine.work(ctx, 200*time.Millisecond); err != nil {
+	if err := s.work(ctx, 200*time.Millisecond); err != nil {
 		return nil, err
 	}
 	s.history.called(call.Arguments)
-	if err := s.machine.work(ctx, 200*time.Millisecond); err != nil {
+	if err := s.work(ctx, 200*time.Millisecond); err != nil {
 		return nil, err
 	}
 	return &abi.Result{Content: abi.Text("charged")}, nil
 }
 
-// A simulatedModel calls the tool in each step but the last one. It takes one to four seconds.
-type simulatedModel struct{ machine *machine }
+// A simulatedModel calls the tool in each step but the last one. It takes one to four times the server's
+// think. In a poison run, it ends the server after a second.
+type simulatedModel struct{ server *server }
 
 // Generate implements [model.Model].
 func (m simulatedModel) Generate(
@@ -180,10 +212,17 @@ func (m simulatedModel) Generate(
 			step++
 		}
 	}
+	if p := m.server.poisons.of(run); p != nil {
+		if err := m.server.work(ctx, time.Second); err != nil {
+			return nil, err
+		}
+		p.end(m.server)
+		return nil, errKilled
+	}
 	call := fmt.Sprintf(`{"run":%q,"step":%d}`, run, step)
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(call))
-	if err := m.machine.work(ctx, time.Second+time.Duration(sum.Sum32()%3000)*time.Millisecond); err != nil {
+	if err := m.server.work(ctx, m.server.think*time.Duration(1000+sum.Sum32()%3000)/1000); err != nil {
 		return nil, err
 	}
 	if step == steps {
