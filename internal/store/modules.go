@@ -336,7 +336,7 @@ func checkAgentsWithout(t scoped, digest string) error {
 		return err
 	}
 	var remedies []string
-	if version == newest {
+	if version == newest || rollout == "" && alias == "" {
 		remedies = append(remedies, "store a version without the module")
 	}
 	if rollout != "" {

@@ -340,8 +340,8 @@ func (s *store) EndedTokens(ctx context.Context, ids []string, grace time.Durati
 				err := scan(&id)
 				valid[id] = true
 				return err
-			}, `SELECT id FROM tokens WHERE expires_ms > NOW_MS - $1 AND id IN (`+list.String()[2:]+`)
-				AND EXISTS (SELECT 1 FROM api_keys WHERE api_keys.id = tokens.issuer AND api_keys.tenant = tokens.tenant AND NOT `+oldKey+`)`,
+			}, `SELECT id FROM tokens WHERE expires_ms > NOW_MS - $1 AND id IN (`+list.String()[2:]+`) AND EXISTS (
+				SELECT 1 FROM api_keys WHERE api_keys.id = tokens.issuer AND api_keys.tenant = tokens.tenant AND NOT `+oldKey+`)`,
 				args...)
 		}); err != nil {
 			return nil, err
