@@ -20,7 +20,7 @@ type Meter struct {
 // Add adds n bytes, or subtracts them if n is negative, down to zero. It fails as [Account.TryReserve] does, and then
 // changes nothing.
 func (m *Meter) Add(n int64) error {
-	if m.Of == nil {
+	if m.Of == nil || n == 0 {
 		return nil
 	}
 	m.mu.Lock()

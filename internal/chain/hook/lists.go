@@ -12,19 +12,22 @@ import (
 // runs.
 type Places struct {
 	order []int // member indices: the lists of all hooks, concatenated
-	of    map[abi.Hook]place
+	of    []place
 }
 
 // A place is the position of a hook's list in order. The members of ring i are
 // order[at[i]:at[i+1]].
-type place struct{ at [RingCount + 1]int }
+type place struct {
+	hook abi.Hook
+	at   [RingCount + 1]int
+}
 
 // PlacesOf computes the places of n members. has returns the ring of member i, and whether the
 // member has hook h.
 func PlacesOf(n int, has func(i int, h abi.Hook) (Ring, bool)) Places {
-	p := Places{of: map[abi.Hook]place{}}
+	var p Places
 	for _, h := range contract.Hooks() {
-		list := place{}
+		list := place{hook: h}
 		for ring := range RingCount {
 			list.at[ring] = len(p.order)
 			for i := range n {
@@ -35,7 +38,7 @@ func PlacesOf(n int, has func(i int, h abi.Hook) (Ring, bool)) Places {
 		}
 		list.at[RingCount] = len(p.order)
 		if list.at[RingCount] > list.at[Outer] {
-			p.of[h] = list
+			p.of = append(p.of, list)
 		}
 	}
 	return p
@@ -44,7 +47,18 @@ func PlacesOf(n int, has func(i int, h abi.Hook) (Ring, bool)) Places {
 // Lists has the members of a run by hook.
 type Lists struct {
 	members []*Member
-	of      map[abi.Hook]place
+	of      []place
+}
+
+// at returns the bounds of the rings in the list of hook h, or zeros if no member has the hook. It
+// searches in order, since a chain has few hooks.
+func (l *Lists) at(h abi.Hook) (at [RingCount + 1]int) {
+	for i := range l.of {
+		if l.of[i].hook == h {
+			return l.of[i].at
+		}
+	}
+	return at
 }
 
 // Fill returns the lists of a run's members.
@@ -59,8 +73,8 @@ func (p *Places) Fill(all []*Member) Lists {
 // Inward returns the members that have hook h, from the outside in. The caller must not change the
 // slice.
 func (r *Run) Inward(h abi.Hook) []*Member {
-	p := r.Lists.of[h]
-	return r.Lists.members[p.at[Outer]:p.at[RingCount]:p.at[RingCount]]
+	at := r.Lists.at(h)
+	return r.Lists.members[at[Outer]:at[RingCount]:at[RingCount]]
 }
 
 // Outward returns the members that have hook h, from the innermost ring to the outermost. Within a
@@ -80,8 +94,8 @@ func (r *Run) Outward(h abi.Hook) []*Member {
 
 // In returns the members of a ring that have hook h. The caller must not change the slice.
 func (r *Run) In(ring Ring, h abi.Hook) []*Member {
-	p := r.Lists.of[h]
-	return r.Lists.members[p.at[ring]:p.at[ring+1]:p.at[ring+1]]
+	at := r.Lists.at(h)
+	return r.Lists.members[at[ring]:at[ring+1]:at[ring+1]]
 }
 
 // Only returns the members for which pass returns true. It returns members itself if all pass.

@@ -39,7 +39,8 @@ func (inv *Invocation) LocalSet(key string, value []byte, version int64) ([]byte
 		if err != nil {
 			return nil, err
 		}
-		return append(strconv.AppendInt([]byte(`{"version":`), now, 10), '}'), nil
+		b := append(make([]byte, 0, 32), `{"version":`...)
+		return append(strconv.AppendInt(b, now, 10), '}'), nil
 	})
 }
 

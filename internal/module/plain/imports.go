@@ -170,9 +170,8 @@ func logText(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
 // reply.
 func changed(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
 	inv.Pending = nil
-	err := invoke.Unavailable("changed")
-	first := 0
-	if inv.Running() {
+	first, err := 0, inv.CheckAvailable("changed")
+	if err == nil {
 		first, err = inv.Changed(number(p[0]), int64(p[1]))
 	}
 	if err != nil {
