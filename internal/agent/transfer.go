@@ -275,6 +275,9 @@ func addStats(before, since []abi.EntryStats) []abi.EntryStats {
 		e.ModelCalls += b.ModelCalls
 		e.ToolCalls += b.ToolCalls
 	}
+	if gone == nil {
+		return since
+	}
 	return append(gone, since...)
 }
 
