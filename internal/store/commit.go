@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/terms"
 )
 
 // Commit implements [journal.Journal].
@@ -144,7 +145,7 @@ func rewriteLog(t database.Tx, c *journal.Commit) (pieces []string, err error) {
 	if _, err = t.Exec(`UPDATE runs SET title = $2 WHERE id = $1`, c.Run, *c.Rewrite.Title); err != nil {
 		return nil, err
 	}
-	return pieces, changeTerms(t, c.Run, titleTerms(*c.Rewrite.Title), titleTerms(before))
+	return pieces, terms.Change(t, c.Run, terms.OfTitle(*c.Rewrite.Title), terms.OfTitle(before))
 }
 
 // sinceUpdate is the SQL expression for the time in milliseconds for which a run has been in progress

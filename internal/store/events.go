@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/terms"
 )
 
 func insertEvents(t database.Tx, run string, first, last int64, b *blob.Body) error {
@@ -190,14 +191,14 @@ func countEventsOf(t database.Tx, c *journal.Commit) error {
 		c.Run, n.faults, n.denials, column); err != nil {
 		return err
 	}
-	var terms []string
+	var marks []string
 	if n.faults > 0 {
-		terms = append(terms, faultsTerm)
+		marks = append(marks, terms.Faults)
 	}
 	if n.denials > 0 {
-		terms = append(terms, denialsTerm)
+		marks = append(marks, terms.Denials)
 	}
-	return changeTerms(t, c.Run, terms, nil)
+	return terms.Change(t, c.Run, marks, nil)
 }
 
 // countFinished makes a run that has finished findable by its finish reason, and adds it to its tenant's series. The
@@ -208,7 +209,7 @@ func (s *store) countFinished(t database.Tx, id string) error {
 		return err
 	}
 	if r.FinishReason != "" {
-		if err := changeTerms(t, id, []string{reasonTerm(r.FinishReason)}, nil); err != nil {
+		if err := terms.Change(t, id, []string{terms.FinishReason(r.FinishReason)}, nil); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/terms"
 )
 
 // Create implements [journal.Journal].
@@ -43,8 +44,8 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body, threadPlac
 		return nil, err
 	}
 	version := specVersion(r.Spec)
-	terms := runTerms(r, version)
-	column, err := encodeTerms(terms)
+	list := terms.OfRun(r, version)
+	column, err := terms.Encode(list)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body, threadPlac
 		counted = dueBytes(journal.StatusRunning, size)
 	}
 	return func(t database.Tx, log *blob.Body, place threadPlace) error {
-		k := termKey{tenant: r.Tenant, run: r.ID}
+		k := terms.Key{Tenant: r.Tenant, Run: r.ID}
 		created, err := database.One(
 			t,
 			`INSERT INTO runs (`+runColumns+`, thread_seq, base, journal_due, terms)
@@ -86,7 +87,7 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body, threadPlac
 				cmp.Or(place.subject, r.Subject),
 				r.Token,
 			},
-			&k.createdMS,
+			&k.CreatedMS,
 		)
 		if err != nil {
 			return err
@@ -94,7 +95,7 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body, threadPlac
 		if !created {
 			return database.ForCaller(fmt.Errorf("run %s: %w", r.ID, journal.ErrExists))
 		}
-		if err := k.insert(t, terms); err != nil {
+		if err := k.Insert(t, list); err != nil {
 			return err
 		}
 		if counted > 0 {

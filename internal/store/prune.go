@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/terms"
 )
 
 // maxPruneInterval is the longest time between two prunings of a store with a retention.
@@ -67,14 +68,14 @@ func deleteRuns(t database.Tx, condition string, args []any) (n int, more bool, 
 	freed := freedBytes{}
 	more = len(ids) == database.BatchRows
 	for _, id := range ids {
-		k := termKey{run: id}
+		k := terms.Key{Run: id}
 		var size int64
-		var terms string
-		found, err := database.One(t, remove, append(args, id), &k.tenant, &size, &k.createdMS, &terms)
+		var column string
+		found, err := database.One(t, remove, append(args, id), &k.Tenant, &size, &k.CreatedMS, &column)
 		if err == nil && found { // otherwise the run was resumed in the meantime
 			n++
-			freed.add(k.tenant, size)
-			_, err = deleteRunRows(t, &k, terms)
+			freed.add(k.Tenant, size)
+			_, err = deleteRunRows(t, &k, column)
 		}
 		if err != nil {
 			return 0, false, err

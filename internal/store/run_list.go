@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/terms"
 )
 
 const (
@@ -57,7 +58,7 @@ type runReader struct {
 }
 
 func newRunReader(t database.Tx, f *Filter) *runReader {
-	r := &runReader{tx: t, filter: f, words: words(f.Title), limit: f.Limit, after: f.After}
+	r := &runReader{tx: t, filter: f, words: terms.Words(f.Title), limit: f.Limit, after: f.After}
 	if r.limit <= 0 {
 		r.limit = defaultPageLimit
 	}
@@ -224,7 +225,7 @@ func (r *runReader) read(at []Position) (full bool, err error) {
 			size = textSize(out)
 			return err
 		})
-		if err == nil && matchesTitle(info.Title, r.words) {
+		if err == nil && terms.MatchesTitle(info.Title, r.words) {
 			r.runs = append(r.runs, *info)
 			r.bytes += size
 		}
@@ -251,7 +252,7 @@ type Filter struct {
 	Statuses     []journal.Status // statuses of the runs; none selects all
 	FinishReason string           // how the runs ended; empty selects all
 	Module       string           // digest of a module of the runs; empty selects all
-	// Metadata holds the text of members of the runs' metadata; see [MetadataText].
+	// Metadata holds the text of members of the runs' metadata; see [terms.MetadataText].
 	Metadata map[string]string
 	// Title holds words. Each word must be the beginning of a word in the title of a run. Case is
 	// ignored.
@@ -340,8 +341,8 @@ func (f *Filter) plan() (sources []source, c *conditions) {
 		c.add(`(SELECT 1 FROM run_terms WHERE run_terms.tenant = $1 AND run_terms.term = ?
 			AND run_terms.created_ms = runs.created_ms AND run_terms.run = runs.id) = 1`, term)
 	}
-	for _, word := range words(f.Title) {
-		if len(word) < prefixLength && word[0] < utf8.RuneSelf { // it has no term
+	for _, word := range terms.Words(f.Title) {
+		if len(word) < terms.PrefixLength && word[0] < utf8.RuneSelf { // it has no term
 			c.add(`lower(title) LIKE ?`, "%"+word+"%")
 		}
 	}
@@ -364,27 +365,27 @@ func (f *Filter) plan() (sources []source, c *conditions) {
 }
 
 // terms returns the terms that every run of the filter has.
-func (f *Filter) terms() (terms []string) {
+func (f *Filter) terms() (list []string) {
 	for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
-		terms = append(terms, metadataTerm(key, f.Metadata[key]))
+		list = append(list, terms.Metadata(key, f.Metadata[key]))
 	}
-	terms = append(terms, searchTerms(f.Title)...)
+	list = append(list, terms.OfSearch(f.Title)...)
 	if f.Module != "" {
-		terms = append(terms, moduleTerm(f.Module))
+		list = append(list, terms.Module(f.Module))
 	}
 	if f.Version != 0 {
-		terms = append(terms, versionTerm(f.Agent, f.Version))
+		list = append(list, terms.Version(f.Agent, f.Version))
 	}
 	if f.FinishReason != "" {
-		terms = append(terms, reasonTerm(f.FinishReason))
+		list = append(list, terms.FinishReason(f.FinishReason))
 	}
 	if f.Faults != nil && *f.Faults {
-		terms = append(terms, faultsTerm)
+		list = append(list, terms.Faults)
 	}
 	if f.Denials != nil && *f.Denials {
-		terms = append(terms, denialsTerm)
+		list = append(list, terms.Denials)
 	}
-	return terms
+	return list
 }
 
 // noBound is a creation time, in milliseconds, that no run reaches.

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/terms"
 )
 
 const runColumns = `id, tenant, agent, parent, title, status, finish_reason, step, usage, fuel, pending,
@@ -182,17 +183,17 @@ func (s *store) finishAbandoned(t database.Tx, id, reason string) error {
 func (s *store) Delete(ctx context.Context, id string) error {
 	var pieces []string
 	err := s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
-		k := termKey{run: id}
+		k := terms.Key{Run: id}
 		var size int64
-		var terms string
+		var column string
 		found, err := database.One(
 			t,
 			`DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`+returningSize,
 			[]any{id},
-			&k.tenant,
+			&k.Tenant,
 			&size,
-			&k.createdMS,
-			&terms,
+			&k.CreatedMS,
+			&column,
 		)
 		if err != nil {
 			return err
@@ -204,11 +205,11 @@ func (s *store) Delete(ctx context.Context, id string) error {
 			}
 			return database.ForCaller(fmt.Errorf("run %s: %w: %s", id, journal.ErrBusy, r.Owner))
 		}
-		if pieces, err = deleteRunRows(t, &k, terms); err != nil {
+		if pieces, err = deleteRunRows(t, &k, column); err != nil {
 			return err
 		}
 		freed := freedBytes{}
-		freed.add(k.tenant, size)
+		freed.add(k.Tenant, size)
 		return freed.subtract(t)
 	})
 	if err == nil {
@@ -217,15 +218,15 @@ func (s *store) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// deleteRunRows deletes the rows of a run in tables other than runs. terms is the value of the run's
-// column terms. deleteRunRows returns the ids of the pieces that it released.
-func deleteRunRows(t database.Tx, k *termKey, terms string) (pieces []string, err error) {
-	id := k.run
-	list, err := decodeTerms(id, terms)
+// deleteRunRows deletes the rows of a run in tables other than runs. column is the value of the
+// run's column terms. deleteRunRows returns the ids of the pieces that it released.
+func deleteRunRows(t database.Tx, k *terms.Key, column string) (pieces []string, err error) {
+	id := k.Run
+	list, err := terms.Decode(id, column)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.remove(t, list); err != nil {
+	if err := k.Remove(t, list); err != nil {
 		return nil, err
 	}
 	for _, table := range []string{"run_log", "run_events"} {

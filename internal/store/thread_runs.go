@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/terms"
 )
 
 func (q *TenantQuota) threads() int64        { return cmp.Or(q.Threads, DefaultThreads) }
@@ -112,22 +113,22 @@ func checkLength(t scoped, h *Thread, more int64) error {
 // dequeue deletes the row of a queued run that begins, and sets the number and the time of the run. It
 // does nothing if the run is not in a queue.
 func dequeue(t scoped, run string, p *threadPlace) error {
-	k := termKey{run: run}
+	k := terms.Key{Run: run}
 	var size int64
-	var terms string
+	var column string
 	if err := t.row([]any{&p.seq, &p.began}, `SELECT thread_seq, created_ms FROM runs
 		WHERE tenant = $1 AND id = $2 AND status = 'queued'`, run); err != nil || p.seq == 0 {
 		return err
 	}
 	if _, err := database.One(t.tx, `DELETE FROM runs WHERE id = $1`+returningSize, []any{run},
-		&k.tenant, &size, &k.createdMS, &terms); err != nil {
+		&k.Tenant, &size, &k.CreatedMS, &column); err != nil {
 		return err
 	}
-	if _, err := deleteRunRows(t.tx, &k, terms); err != nil { // pieces are deleted by a later sweep
+	if _, err := deleteRunRows(t.tx, &k, column); err != nil { // pieces are deleted by a later sweep
 		return err
 	}
 	freed := freedBytes{}
-	freed.add(k.tenant, size)
+	freed.add(k.Tenant, size)
 	return freed.subtract(t.tx)
 }
 

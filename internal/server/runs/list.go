@@ -8,6 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/terms"
 )
 
 const aboutList = httpapi.AboutLists + `
@@ -67,7 +68,7 @@ func (in *listRunInput) filter() (*store.Filter, error) {
 		return nil, httpapi.NewParameterProblem("metadata", "at most 8 members of metadata are allowed")
 	}
 	for key, text := range in.Metadata {
-		if !store.MetadataKey.MatchString(key) || len(text) > store.MaxMetadataValue {
+		if !terms.MetadataKey.MatchString(key) || len(text) > terms.MaxMetadataValue {
 			return nil, httpapi.NewParameterProblem("metadata",
 				"runs are found by keys of at most 64 letters, digits, '.', '_' and '-', and by values of at most 256 bytes")
 		}

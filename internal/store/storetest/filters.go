@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/terms"
 )
 
 // finish commits the last progress of a run and the given events.
@@ -162,7 +163,7 @@ func testTermLimits(t *testing.T, open Opener) {
 	require.LessOrEqual(
 		t,
 		count(t, where, `SELECT count(*) FROM run_terms`),
-		int64(store.MaxMetadataTerms+store.MaxTitleWords+64),
+		int64(terms.MaxMetadata+terms.MaxTitleWords+64),
 	)
 	require.Len(
 		t,

@@ -1,4 +1,7 @@
-package store
+// Package terms makes and stores the terms by which lists find runs: members of metadata, words of
+// titles, digests of modules, versions of agents, and marks of how runs ended. A run has a row in the
+// table run_terms for each of its terms, and all of them in its column terms.
+package terms
 
 import (
 	"encoding/json"
@@ -17,35 +20,40 @@ import (
 
 // Limits on the terms of a run.
 const (
-	// MaxMetadataTerms is the maximum number of members of a run's metadata by which it is found.
-	MaxMetadataTerms = 16
+	// MaxMetadata is the maximum number of members of a run's metadata by which it is found.
+	MaxMetadata = 16
 	// MaxMetadataValue is the maximum size of the value of such a member, in bytes.
 	MaxMetadataValue = 256
 	// MaxTitleWords is the number of words of a title by which a run is found.
-	MaxTitleWords  = 32
-	maxModuleTerms = 64
-	// prefixLength is the number of characters of a word that are a term. A run is found by the start
+	MaxTitleWords = 32
+	maxModules    = 64
+	// PrefixLength is the number of characters of a word that are a term. A run is found by the start
 	// of a word, so searches of fewer characters have no term.
-	prefixLength = 3
+	PrefixLength = 3
 )
 
 // MetadataKey matches the keys of metadata by which runs are found.
 var MetadataKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
+// Terms that mark runs.
 const (
-	faultsTerm  = "f"
-	denialsTerm = "n"
+	Faults  = "f" // runs of which a module failed
+	Denials = "n" // runs of which a tool call was denied
 )
 
-func metadataTerm(key, text string) string { return "m" + key + "=" + text }
+// Metadata returns the term of a member of metadata with a text as of [MetadataText].
+func Metadata(key, text string) string { return "m" + key + "=" + text }
 
-func moduleTerm(digest string) string { return "d" + digest }
+// Module returns the term of runs that use the module with a digest.
+func Module(digest string) string { return "d" + digest }
 
-func versionTerm(agent string, version int64) string {
+// Version returns the term of runs of a version of an agent.
+func Version(agent string, version int64) string {
 	return "v" + strconv.FormatInt(version, 10) + "@" + agent
 }
 
-func reasonTerm(reason string) string { return "r" + reason }
+// FinishReason returns the term of runs that ended for a reason.
+func FinishReason(reason string) string { return "r" + reason }
 
 // MetadataText returns the text by which a value of metadata is found: a string without its quotes, a number or a
 // boolean as in the JSON. It reports false for other values, for text of more than MaxMetadataValue bytes, and for
@@ -70,24 +78,24 @@ func MetadataText(value json.RawMessage) (text string, ok bool) {
 	return text, len(text) <= MaxMetadataValue && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
-// runTerms returns the terms of a new run.
-func runTerms(r *journal.Creation, version int64) []string {
+// OfRun returns the terms of a new run of a version of its agent. version is 0 if it has none.
+func OfRun(r *journal.Creation, version int64) []string {
 	var terms []string
 	metadata := map[string]json.RawMessage{}
 	_ = json.Unmarshal(r.Metadata, &metadata)
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		if text, ok := MetadataText(metadata[key]); ok && MetadataKey.MatchString(key) && len(terms) < MaxMetadataTerms {
-			terms = append(terms, metadataTerm(key, text))
+		if text, ok := MetadataText(metadata[key]); ok && MetadataKey.MatchString(key) && len(terms) < MaxMetadata {
+			terms = append(terms, Metadata(key, text))
 		}
 	}
-	terms = append(terms, titleTerms(r.Title)...)
-	for i := range r.Modules[:min(len(r.Modules), maxModuleTerms)] {
+	terms = append(terms, OfTitle(r.Title)...)
+	for i := range r.Modules[:min(len(r.Modules), maxModules)] {
 		if digest := r.Modules[i].Digest; digest != "" {
-			terms = append(terms, moduleTerm(digest))
+			terms = append(terms, Module(digest))
 		}
 	}
 	if version != 0 {
-		terms = append(terms, versionTerm(r.Agent, version))
+		terms = append(terms, Version(r.Agent, version))
 	}
 	return unique(terms)
 }
@@ -97,9 +105,9 @@ func unique(terms []string) []string {
 	return slices.Compact(terms)
 }
 
-// words returns the words of a text in lower case: letters and digits. Characters of scripts that are
+// Words returns the words of a text in lower case: letters and digits. Characters of scripts that are
 // written without spaces are words of their own.
-func words(text string) (words []string) {
+func Words(text string) (words []string) {
 	var word strings.Builder
 	end := func() {
 		if word.Len() > 0 {
@@ -128,12 +136,12 @@ func unspaced(r rune) bool {
 		unicode.Myanmar)
 }
 
-// wordTerm returns the term for a word: "w" and the word's first prefixLength characters, or "w" and the
+// wordTerm returns the term for a word: "w" and the word's first PrefixLength characters, or "w" and the
 // word if it is shorter.
 func wordTerm(word string) string {
 	n := 0
 	for i := range word {
-		if n == prefixLength {
+		if n == PrefixLength {
 			return "w" + word[:i]
 		}
 		n++
@@ -141,32 +149,34 @@ func wordTerm(word string) string {
 	return "w" + word
 }
 
-// titleTerms returns the terms of a title.
-func titleTerms(title string) (terms []string) {
-	all := words(title)
+// OfTitle returns the terms of the first [MaxTitleWords] words of a title.
+func OfTitle(title string) (terms []string) {
+	all := Words(title)
 	for _, word := range all[:min(len(all), MaxTitleWords)] {
 		terms = append(terms, wordTerm(word))
 	}
 	return unique(terms)
 }
 
-// searchTerms returns the terms that every title has which matches a search.
-func searchTerms(search string) (terms []string) {
-	for _, word := range words(search) {
+// OfSearch returns the terms that every title has which matches a search of words. It returns none for
+// words that are too short.
+func OfSearch(search string) (terms []string) {
+	for _, word := range Words(search) {
 		first, _ := utf8.DecodeRuneInString(word)
-		if unspaced(first) || utf8.RuneCountInString(word) >= prefixLength {
+		if unspaced(first) || utf8.RuneCountInString(word) >= PrefixLength {
 			terms = append(terms, wordTerm(word))
 		}
 	}
 	return unique(terms)
 }
 
-// matchesTitle reports whether each word of a search is the beginning of a word in a title.
-func matchesTitle(title string, search []string) bool {
+// MatchesTitle reports whether each word of a search, as of [Words], is the beginning of a word in a
+// title.
+func MatchesTitle(title string, search []string) bool {
 	if len(search) == 0 {
 		return true
 	}
-	all := words(title)
+	all := Words(title)
 	for _, start := range search {
 		if !slices.ContainsFunc(all, func(w string) bool { return strings.HasPrefix(w, start) }) {
 			return false
@@ -175,19 +185,19 @@ func matchesTitle(title string, search []string) bool {
 	return true
 }
 
-// A termKey identifies a run in the table of terms.
-type termKey struct {
-	tenant, run string
-	createdMS   int64
+// A Key identifies a run in the table of terms.
+type Key struct {
+	Tenant, Run string // ids
+	CreatedMS   int64  // the run's creation in milliseconds
 }
 
-// insert inserts terms of the run.
-func (k *termKey) insert(t database.Tx, terms []string) error {
+// Insert inserts terms of the run, and ignores those that it has.
+func (k *Key) Insert(t database.Tx, terms []string) error {
 	if len(terms) == 0 {
 		return nil
 	}
 	var rows strings.Builder
-	args := []any{k.tenant, k.createdMS, k.run}
+	args := []any{k.Tenant, k.CreatedMS, k.Run}
 	for i, term := range terms {
 		if i > 0 {
 			rows.WriteString(", ")
@@ -200,12 +210,12 @@ func (k *termKey) insert(t database.Tx, terms []string) error {
 	return err
 }
 
-// remove deletes terms of the run.
-func (k *termKey) remove(t database.Tx, terms []string) error {
+// Remove deletes terms of the run.
+func (k *Key) Remove(t database.Tx, terms []string) error {
 	if len(terms) == 0 {
 		return nil
 	}
-	args := []any{k.tenant, k.createdMS, k.run}
+	args := []any{k.Tenant, k.CreatedMS, k.Run}
 	var list strings.Builder
 	for i, term := range terms {
 		if i > 0 {
@@ -219,15 +229,18 @@ func (k *termKey) remove(t database.Tx, terms []string) error {
 	return err
 }
 
-// encodeTerms returns terms as in the column terms.
-func encodeTerms(terms []string) (string, error) {
+// Encode returns the text of terms for the column terms of a run. It is empty if there are no terms.
+func Encode(terms []string) (string, error) {
 	if len(terms) == 0 {
 		return "", nil
 	}
-	return marshal(terms)
+	b, err := json.Marshal(terms)
+	return string(b), err
 }
 
-func decodeTerms(run, column string) (terms []string, err error) {
+// Decode returns the terms in the column terms of a run. It fails with a [*database.Error] if the
+// column is corrupt.
+func Decode(run, column string) (terms []string, err error) {
 	if column == "" {
 		return nil, nil
 	}
@@ -237,16 +250,17 @@ func decodeTerms(run, column string) (terms []string, err error) {
 	return terms, nil
 }
 
-// changeTerms adds terms to a run and removes others.
-func changeTerms(t database.Tx, run string, add, remove []string) error {
-	k := termKey{run: run}
+// Change adds terms to a run and removes others, in the table and in its column. It does nothing if there
+// is no such run.
+func Change(t database.Tx, run string, add, remove []string) error {
+	k := Key{Run: run}
 	var column string
 	found, err := database.One(t, `SELECT tenant, created_ms, terms FROM runs WHERE id = $1`, []any{run},
-		&k.tenant, &k.createdMS, &column)
+		&k.Tenant, &k.CreatedMS, &column)
 	if err != nil || !found {
 		return err
 	}
-	terms, err := decodeTerms(run, column)
+	terms, err := Decode(run, column)
 	if err != nil {
 		return err
 	}
@@ -258,14 +272,14 @@ func changeTerms(t database.Tx, run string, add, remove []string) error {
 		return nil
 	}
 	terms = slices.DeleteFunc(terms, func(term string) bool { return slices.Contains(remove, term) })
-	if column, err = encodeTerms(unique(append(terms, add...))); err != nil {
+	if column, err = Encode(unique(append(terms, add...))); err != nil {
 		return err
 	}
 	if _, err := t.Exec(`UPDATE runs SET terms = $2 WHERE id = $1`, run, column); err != nil {
 		return err
 	}
-	if err := k.remove(t, remove); err != nil {
+	if err := k.Remove(t, remove); err != nil {
 		return err
 	}
-	return k.insert(t, add)
+	return k.Insert(t, add)
 }

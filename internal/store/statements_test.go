@@ -3,6 +3,8 @@ package store_test
 import (
 	"context"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -337,4 +339,28 @@ func (d *explainedDB) explain() (map[string]string, error) {
 		}
 		return nil
 	})
+}
+
+// untyped matches a parameter that is compared with a number. PostgreSQL gives such a parameter 32 bits,
+// and then rejects the statement for times in milliseconds.
+var untyped = regexp.MustCompile(`(^|[^(])\$\d+ *(=|<>|[<>]=?) *\d`)
+
+// TestParametersHaveTypes checks that no statement has a parameter of 32 bits.
+func TestParametersHaveTypes(t *testing.T) {
+	t.Parallel()
+	require.Regexp(t, untyped, "WHERE $2 > 0 AND x")
+	require.NotRegexp(t, untyped, "WHERE CAST($2 AS BIGINT) > 0")
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	below, err := filepath.Glob("*/*.go")
+	require.NoError(t, err)
+	files = append(files, below...)
+	for _, file := range files {
+		if matched, _ := filepath.Match("*_test.go", filepath.Base(file)); matched {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Empty(t, untyped.FindString(string(text)), "%s: write CAST($N AS BIGINT)", file)
+	}
 }
