@@ -91,6 +91,23 @@ func (n *Tenant) transact(ctx context.Context, o database.TxOptions, fn func(sco
 	})
 }
 
+// A TenantInfo describes a tenant.
+type TenantInfo struct {
+	ID      string
+	Name    string
+	Quota   TenantQuota
+	Policy  json.RawMessage // a JSON object that the server defines
+	Created time.Time
+	Updated time.Time
+}
+
+// A TenantUpdate selects changes of a tenant. Nil fields do not change.
+type TenantUpdate struct {
+	Name   *string
+	Quota  *TenantQuota
+	Policy json.RawMessage
+}
+
 const tenantColumns = `id, name, quota, policy, created_ms, updated_ms`
 
 func scanTenant(scan func(...any) error) (*TenantInfo, error) {

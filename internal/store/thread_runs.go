@@ -132,6 +132,24 @@ func dequeue(t scoped, run string, p *threadPlace) error {
 	return freed.subtract(t.tx)
 }
 
+// maxUnusedThreads limits the threads without a run among the newest threads of an end user.
+const maxUnusedThreads = 100
+
+// CheckUnusedThreads fails with a [*QuotaError] if the newest 100 threads of an end user have no runs. Runs have
+// quotas, but an end user could create threads without runs until the tenant cannot have more threads.
+func (n *Tenant) CheckUnusedThreads(ctx context.Context, subject string) error {
+	return n.view(ctx, func(t scoped) error {
+		var unused int64
+		if err := t.row([]any{&unused}, `SELECT count(*) FROM (SELECT runs FROM threads WHERE tenant = $1 AND subject = $2
+			AND version >= 0 ORDER BY created_ms DESC, id DESC LIMIT $3) AS newest WHERE runs = 0`,
+			subject, int64(maxUnusedThreads)); err != nil || unused < maxUnusedThreads {
+			return err
+		}
+		return database.ForCaller(&QuotaError{Quota: "unused_threads", Limit: maxUnusedThreads, Used: unused,
+			Advice: "use a thread that has no run yet"})
+	})
+}
+
 // maxQueuedRuns limits the queued runs of all threads of a tenant.
 const maxQueuedRuns = 1000
 

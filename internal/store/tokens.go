@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
@@ -353,4 +354,74 @@ func (s *store) EndedTokens(ctx context.Context, ids []string, grace time.Durati
 		}
 	}
 	return ended, nil
+}
+
+// Names of the quotas of tokens in errors.
+const (
+	quotaTokenRuns   = "token_runs"
+	quotaTokenTokens = "token_tokens"
+	quotaTokenCost   = "token_cost"
+)
+
+// adviceNewToken is the advice of errors about quotas of tokens.
+const adviceNewToken = "get a new token"
+
+// startWithToken counts a run that a token starts. It fails with [ErrNoToken] if the token was
+// deleted, and with a [*QuotaError] if the token's quotas do not allow a run. It does nothing if id
+// is empty. The caller holds the lock of the tenant's row, so that no other run begins at the same
+// time.
+func startWithToken(t scoped, id string) error {
+	if id == "" {
+		return nil
+	}
+	if err := checkToken(t, id, 1); err != nil {
+		return err
+	}
+	_, err := t.Exec(`UPDATE tokens SET runs = runs + 1 WHERE tenant = $1 AND id = $2`, id)
+	return err
+}
+
+// checkToken fails as startWithToken does. runs is the number of runs that the token's quota must
+// allow. checkToken also fails if the model tokens or the cost of the token are used up.
+func checkToken(t scoped, id string, runs int64) error {
+	k, err := tokenIn(t, id)
+	if err != nil {
+		return err
+	}
+	for _, q := range []struct {
+		name              string
+		limit, used, more int64
+	}{
+		{quotaTokenRuns, k.Limits.Runs, k.Used.Runs, runs},
+		{quotaTokenTokens, k.Limits.Tokens, k.Used.Tokens, 1},
+		{quotaTokenCost, k.Limits.CostNano, k.Used.CostNano, 1},
+	} {
+		if q.limit > 0 && q.used+q.more > q.limit {
+			return database.ForCaller(&QuotaError{Quota: q.name, Limit: q.limit, Used: q.used, Advice: adviceNewToken})
+		}
+	}
+	return nil
+}
+
+// CheckToken fails with [ErrNoToken] if the token was deleted, and with a [*QuotaError] if its quotas do
+// not allow another run. It counts nothing.
+func (n *Tenant) CheckToken(ctx context.Context, id string) error {
+	return n.view(ctx, func(t scoped) error { return checkToken(t, id, 1) })
+}
+
+// ResumeWithToken charges the model tokens of a run of an end user to the token in by from now on. It
+// fails with [journal.ErrNoRun] if the end user has no such run, with [ErrNoToken] if the token does
+// not exist, and with a [*QuotaError] if the token's quotas are used up.
+func (n *Tenant) ResumeWithToken(ctx context.Context, run string, by journal.EndUser) error {
+	return n.update(ctx, func(t scoped) error {
+		if err := checkToken(t, by.Token, 0); err != nil {
+			return err
+		}
+		changed, err := t.Exec(`UPDATE runs SET token = $3 WHERE tenant = $1 AND id = $2 AND subject = $4`,
+			run, by.Token, by.Subject)
+		if err == nil && changed == 0 {
+			err = database.ForCaller(noRun(run))
+		}
+		return err
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -335,4 +336,34 @@ func (m *meter) rows(p *journal.Progress, journal int64) []Usage {
 // counts reports whether an entry is a module of the tenant.
 func (m *meter) counts(e *abi.EntryStats) bool {
 	return e.Digest != "" && (m.own[e.Entry] || m.own[e.Agent+"/"+e.Entry])
+}
+
+// chargeToken adds the model tokens and the cost of a commit to the usage of the run's token. It sets
+// c.Full if the run is in progress and a quota of the token is exceeded. Each difference is counted
+// once, as in the tenant's usage.
+func (m *meter) chargeToken(t database.Tx, c *journal.Commit) error {
+	if m == nil || m.token == "" {
+		return nil
+	}
+	p := c.Progress
+	used := max(0, p.Usage.PromptTokens-m.usage.PromptTokens) + max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens)
+	if used == 0 && m.costNano == 0 {
+		return nil
+	}
+	var limits, sums TokenUsage
+	if _, err := database.One(t, `UPDATE tokens SET tokens = tokens + $2, cost_nano = cost_nano + $3 WHERE id = $1
+		RETURNING max_tokens, tokens, max_cost_nano, cost_nano`, []any{m.token, used, m.costNano},
+		&limits.Tokens, &sums.Tokens, &limits.CostNano, &sums.CostNano); err != nil {
+		return fmt.Errorf("charge token %s: %w", m.token, err)
+	}
+	if p.Status != journal.StatusRunning || c.Full != nil {
+		return nil
+	}
+	switch {
+	case limits.Tokens > 0 && sums.Tokens > limits.Tokens:
+		c.Full = &journal.FullError{Limit: quotaTokenTokens, Token: true, Max: limits.Tokens, Used: sums.Tokens}
+	case limits.CostNano > 0 && sums.CostNano > limits.CostNano:
+		c.Full = &journal.FullError{Limit: quotaTokenCost, Token: true, Max: limits.CostNano, Used: sums.CostNano}
+	}
+	return nil
 }
