@@ -26,7 +26,8 @@ const (
 
 // ReportCrashes makes the Go runtime write a report to a file in cacheDir if this process crashes. It
 // returns the reports of earlier processes, by owner, and removes them. The value is the run that the
-// report names, or empty. Reports of processes that a signal of another process ended are omitted.
+// report names, or empty. Reports of processes that a signal of another process or a lack of memory ended
+// are omitted.
 // stop removes the file of this process.
 func ReportCrashes(cacheDir string) (reports map[string]string, stop func(), err error) {
 	dir := filepath.Join(cacheDir, crashFolder)
@@ -81,7 +82,7 @@ func readCrashReports(dir string) (reports map[string]string, err error) {
 		case len(report) == 0 && age < crashReportAge && !OwnerGone(owner):
 			continue // the process is alive
 		}
-		if len(report) > 0 && !sentSignal.Match(report) {
+		if len(report) > 0 && !sentSignal.Match(report) && !noMemory.Match(report) {
 			reports[owner] = crashedRun(report)
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -111,6 +112,9 @@ var (
 	// process sent. Its code is 0 or negative, and the runtime prints negative codes as unsigned numbers.
 	// The kernel's own signals have positive codes.
 	sentSignal = regexp.MustCompile(`\ASIG[A-Z0-9]+: [^\n]*\nPC=\S+ m=\d+ sigcode=(?:0|\d{10,})\b`)
+	// noMemory matches a report of a process that got no memory from the system. Other processes may have
+	// used it up.
+	noMemory = regexp.MustCompile(`(?m)^fatal error: (?:runtime: )?(?:out of memory|cannot allocate memory)`)
 	// goroutineLine matches the header of a goroutine. The runtime indents the lines of a panic's text, so
 	// that a text cannot have this form.
 	goroutineLine = regexp.MustCompile(`(?m)^goroutine \d+ [^\n]*:$`)

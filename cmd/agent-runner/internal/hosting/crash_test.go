@@ -95,6 +95,21 @@ func TestSentSignals(t *testing.T) {
 	}
 }
 
+// TestNoMemory checks which reports are about a lack of memory.
+func TestNoMemory(t *testing.T) {
+	t.Parallel()
+	for report, want := range map[string]bool{
+		"runtime: out of memory: cannot allocate 4194304-byte block\nfatal error: out of memory\n\ngoroutine 1": true,
+		"fatal error: runtime: out of memory\n\nruntime stack:\n":                                               true,
+		"fatal error: runtime: cannot allocate memory\n":                                                        true,
+		"panic: x\n\tfatal error: out of memory\n":                                                              false,
+		"panic: fatal error: out of memory\n":                                                                   false,
+		"fatal error: concurrent map writes\n":                                                                  false,
+	} {
+		require.Equal(t, want, noMemory.MatchString(report), "%q", report)
+	}
+}
+
 // TestSentSignal checks which reports are about signals of other processes.
 func TestSentSignal(t *testing.T) {
 	t.Parallel()
