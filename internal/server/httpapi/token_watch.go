@@ -68,10 +68,10 @@ func (t *tokenRequests) check(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// WatchTokens ends the requests of end users whose tokens were deleted, have expired, or were created by a key
-// that is no longer valid, until ctx is done. For the handlers, the client of such a request disconnects. It
-// takes up to 5 s longer than a query, and a minute more after a token expires. While the database does not
-// answer, requests continue.
+// WatchTokens ends the requests of end users whose tokens were deleted or have expired, or whose tokens' key was
+// revoked or has expired, until ctx is done. Handlers see such a request as one whose client has disconnected.
+// A request ends at most about 5 s after its token was deleted, and a minute later after it expired. While the
+// database does not answer, requests continue.
 func (rt *Router) WatchTokens(ctx context.Context) {
 	ticker := time.NewTicker(tokenInterval)
 	defer ticker.Stop()
