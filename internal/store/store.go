@@ -8,8 +8,12 @@
 // event numbers have no gaps, and only one process writes to a run.
 //
 // This package holds the SQL statements. Package database and its implementations access the
-// databases, package migrations holds the schema, and package blob writes large bytes. The store
-// does not import the server; package api has the server's API types.
+// databases, package migrations holds the schema, package blob writes large bytes, package terms makes
+// the terms by which lists find runs, and package keyring seals secrets. The store does not import the
+// server; package api has the server's API types.
+//
+// A file is named after what it stores. It has the methods of [Tenant], which access the rows of one
+// tenant, and those of [Store] and [Platform], which are for the operator.
 package store
 
 import (
