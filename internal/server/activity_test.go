@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -11,22 +11,23 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 )
 
 // TestActivityOfRun checks that a stream has events about the activity of modules while a run is in
 // progress, if the client asks for them. Other streams must not have these events.
 func TestActivityOfRun(t *testing.T) {
 	t.Parallel()
-	f := platform(t, scripted.Reply{Hang: true})
-	f.upload(f.acme, "mask", mask)
-	require.Equal(t, 200, f.apply(f.acme, "archivist", "model: {name: small}\nmiddlewares: [{module: mask}]\n").status)
+	f := servertest.NewWithReplies(t, scripted.Reply{Hang: true})
+	f.Upload(f.Acme, "mask", servertest.MaskModule)
+	require.Equal(t, 200, f.Apply(f.Acme, "archivist", "model: {name: small}\nmiddlewares: [{module: mask}]\n").Status)
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "archivist", Input: "Wait."}, &run)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "archivist", Input: "Wait."}, &run)
 	path := "/v1/runs/" + run.ID
 
-	req, err := http.NewRequestWithContext(t.Context(), "GET", f.url+path+"/events?activity=true", nil)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", f.URL+path+"/events?activity=true", nil)
 	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+f.acme)
+	req.Header.Set("Authorization", "Bearer "+f.Acme)
 	req.Header.Set("Accept", "text/event-stream")
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
@@ -49,9 +50,9 @@ func TestActivityOfRun(t *testing.T) {
 	require.Positive(t, m.Fuel)
 	require.Positive(t, m.MemoryBytes)
 
-	f.ok("POST", path+"/cancel", f.acme, nil, nil)
-	f.finished(f.acme, run.ID)
-	for _, e := range f.events("GET", path+"/events", f.acme, nil) {
-		require.NotEqual(t, "activity", e.kind)
+	f.OK("POST", path+"/cancel", f.Acme, nil, nil)
+	f.Finished(f.Acme, run.ID)
+	for _, e := range f.Events("GET", path+"/events", f.Acme, nil) {
+		require.NotEqual(t, "activity", e.Kind)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -24,6 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -34,59 +35,62 @@ import (
 func TestQuotaUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan string, 99), make(chan struct{})
-	asker := asks()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, release) },
-		"asker": func() *agent.Options {
-			o := *asker
-			o.Model = scripted.New(scripted.Calls(abi.NewToolCall("1", "ask", "{}")))
-			return &o
-		}})
-	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "slow", []byte("{}"), nil)
+	asker := servertest.AskingAgent()
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"slow": func() *agent.Options { return servertest.SlowAgent(began, release) },
+			"asker": func() *agent.Options {
+				o := *asker
+				o.Model = scripted.New(scripted.Calls(abi.NewToolCall("1", "ask", "{}")))
+				return &o
+			}},
+	)
+	_, err := f.Store.Tenant("acme").PutAgent(t.Context(), "slow", []byte("{}"), nil)
 	require.NoError(t, err)
 	// Paused runs are resumed while others start.
 	var waiting []api.Run
 	for range 5 {
-		events := f.events("POST", "/v1/runs", f.acme, api.StartRun{Agent: "asker", Input: "hi"})
+		events := f.Events("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "asker", Input: "hi"})
 		var e abi.Event
-		require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &e))
+		require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].Data), &e))
 		var run api.Run
-		f.ok("GET", "/v1/runs/"+e.Run, f.acme, nil, &run)
+		f.OK("GET", "/v1/runs/"+e.Run, f.Acme, nil, &run)
 		waiting = append(waiting, run)
 	}
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_runs": 2}}, nil)
+	f.OK("PATCH", "/v1/tenants/acme", f.Operator, map[string]any{"quota": map[string]any{"concurrent_runs": 2}}, nil)
 	for range 2 {
-		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, nil)
+		f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "slow", Input: "hi"}, nil)
 	}
 	<-began
 	<-began
 	var wg sync.WaitGroup
-	refused := make(chan *reply, 99)
+	refused := make(chan *servertest.Reply, 99)
 	for i := range 20 {
 		wg.Go(func() {
-			var r *reply
+			var r *servertest.Reply
 			switch i % 4 {
 			case 0:
-				r = f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"})
+				r = f.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "slow", Input: "hi"})
 			case 1:
-				r = f.send(
+				r = f.Send(
 					"POST",
 					"/v1/chat/completions",
-					f.acme,
+					f.Acme,
 					[]byte(`{"model":"slow","messages":[{"role":"user","content":"hi"}]}`),
 				)
 			case 2:
-				r = f.send(
+				r = f.Send(
 					"POST",
 					"/v1/agents/slow/agui",
-					f.acme,
+					f.Acme,
 					fmt.Appendf(nil, `{"threadId":"t%d","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`, i),
 				)
 			default:
 				run := waiting[i/4]
-				r = f.send(
+				r = f.Send(
 					"POST",
 					"/v1/runs",
-					f.acme,
+					f.Acme,
 					api.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{run.Interrupts[0].ID: json.RawMessage(`"a"`)}},
 				)
 			}
@@ -96,49 +100,16 @@ func TestQuotaUnderConcurrency(t *testing.T) {
 	wg.Wait()
 	close(refused)
 	for r := range refused {
-		require.Equal(t, "concurrent_runs", r.problem(t, 429).Quota)
-		require.Equal(t, "1", r.header.Get("Retry-After"))
+		require.Equal(t, "concurrent_runs", r.Problem(t, 429).Quota)
+		require.Equal(t, "1", r.Header.Get("Retry-After"))
 	}
 	require.Empty(t, began)
-	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "slow", Input: "hi"}, nil) // other tenants have their own quotas
+	f.OK("POST", "/v1/runs", f.Beta, api.StartRun{Agent: "slow", Input: "hi"}, nil) // other tenants have their own quotas
 	close(release)
 	// A run releases its quota as soon as it is over.
 	require.Eventually(t, func() bool {
-		return f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}).status == 202
+		return f.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "slow", Input: "hi"}).Status == 202
 	}, 10*time.Second, 5*time.Millisecond)
-}
-
-// serve serves on a local port until the test ends, as the serve command does, and returns the
-// address.
-func (f *fixture) serve(t *testing.T) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	f.serveOn(t, l)
-	return l.Addr().String()
-}
-
-// serveOn serves on l until the test ends.
-func (f *fixture) serveOn(t *testing.T, l net.Listener) {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- f.server.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		<-served
-	})
-}
-
-// sendText opens a connection and sends text. The connection is closed when the test ends.
-func sendText(t *testing.T, address, text string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	_, err = io.WriteString(conn, text)
-	require.NoError(t, err)
-	return conn
 }
 
 // TestSlowloris checks that connections whose requests do not arrive in time are closed, with a
@@ -149,11 +120,11 @@ func TestSlowloris(t *testing.T) {
 		t.Skip("-short: it takes seconds")
 	}
 	t.Parallel()
-	f := newFixture(t)
-	timeouts := f.server.timeouts
+	f := servertest.New(t)
+	timeouts := f.Services.Timeouts
 	timeouts.Header, timeouts.Body = time.Second, 100*time.Millisecond
 	timeouts.Upload, timeouts.Idle = 300*time.Millisecond, 100*time.Millisecond
-	address := f.serve(t)
+	address := f.Serve(t)
 	late := map[string]net.Conn{}
 	for what, text := range map[string]string{
 		"nothing":       "",
@@ -161,13 +132,13 @@ func TestSlowloris(t *testing.T) {
 		"half a header": "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ",
 		"no end":        "GET /healthz HTTP/1.1\r\nHost: x\r\n",
 	} {
-		late[what] = sendText(t, address, text)
+		late[what] = servertest.SendText(t, address, text)
 	}
 	for what, conn := range late {
 		b, _ := io.ReadAll(conn) // returns when the server closes the connection
 		require.NotContains(t, string(b), "200 OK", what)
 	}
-	conn := sendText(t, address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // no second request follows
+	conn := servertest.SendText(t, address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // no second request follows
 	b, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	require.Contains(t, string(b), "200 OK")
@@ -183,38 +154,38 @@ func TestSlowloris(t *testing.T) {
 		if path == "/v1/keys" || path == "/v1/secrets/x" {
 			continue // huma's own timeout is longer
 		}
-		conn := sendText(t, address, head(method, path, f.acme, "Content-Length: 100\r\n")+"{")
+		conn := servertest.SendText(t, address, head(method, path, f.Acme, "Content-Length: 100\r\n")+"{")
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		require.NoError(t, err, path)
 		require.Equal(t, 422, res.StatusCode, path)
 		res.Body.Close()
 	}
-	upload := func(f *fixture, address string) net.Conn {
-		return sendText(t, address, head("PUT", "/v1/modules", f.acme, "Content-Length: 100\r\n")+"x")
+	upload := func(f *servertest.Fixture, address string) net.Conn {
+		return servertest.SendText(t, address, head("PUT", "/v1/modules", f.Acme, "Content-Length: 100\r\n")+"x")
 	}
 	// Stalled uploads use only their own tenant's slots.
-	slow := newFixture(t)
-	slow.server.timeouts.Upload = time.Minute
-	slowAddress := slow.serve(t)
+	slow := servertest.New(t)
+	slow.Services.Timeouts.Upload = time.Minute
+	slowAddress := slow.Serve(t)
 	conns := make([]net.Conn, admission.MaxUploads)
 	for i := range conns {
 		conns[i] = upload(slow, slowAddress)
 	}
 	uploading := func() int64 {
-		requests, _ := slow.server.admission.InFlight.Load("acme")
+		requests, _ := slow.Services.Admission.InFlight.Load("acme")
 		return requests
 	}
 	require.Eventually(t, func() bool { return uploading() == admission.MaxUploads }, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool {
-		r := slow.pushModule(slow.acme, "", wasm(t, "own.wasm"), "application/wasm")
-		return r.status == 429 && r.problem(t, 429).Quota == "uploads"
+		r := slow.PushModule(slow.Acme, "", servertest.Wasm(t, "own.wasm"), "application/wasm")
+		return r.Status == 429 && r.Problem(t, 429).Quota == "uploads"
 	}, time.Minute, time.Millisecond)
-	require.Equal(t, 200, slow.pushModule(slow.beta, "", wasm(t, "own.wasm"), "application/wasm").status)
+	require.Equal(t, 200, slow.PushModule(slow.Beta, "", servertest.Wasm(t, "own.wasm"), "application/wasm").Status)
 	for _, conn := range conns {
 		require.NoError(t, conn.Close())
 	}
 	require.Eventually(t, func() bool { return uploading() == 0 }, time.Minute, time.Millisecond)
-	require.Equal(t, 200, slow.pushModule(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
+	require.Equal(t, 200, slow.PushModule(slow.Acme, "", servertest.Wasm(t, "own.wasm"), "application/wasm").Status)
 	// Uploads that time out release their slots.
 	for i := range conns {
 		conns[i] = upload(f, address)
@@ -222,12 +193,7 @@ func TestSlowloris(t *testing.T) {
 	for _, conn := range conns {
 		_, _ = io.ReadAll(conn)
 	}
-	require.Equal(t, 200, f.pushModule(f.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
-}
-
-// talk returns the options of an agent whose answer has about the given number of bytes.
-func talk(bytes int) *agent.Options {
-	return &agent.Options{Model: scripted.New(scripted.Text(strings.Repeat("blah ", bytes/5)))}
+	require.Equal(t, 200, f.PushModule(f.Acme, "", servertest.Wasm(t, "own.wasm"), "application/wasm").Status)
 }
 
 // TestSlowReaders checks that a client that does not read its event stream is disconnected. Other
@@ -235,47 +201,50 @@ func talk(bytes int) *agent.Options {
 func TestSlowReaders(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(2 << 20) }})
-	f.server.timeouts.Write = 2 * time.Second
-	address := f.serve(t)
-	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "talker", []byte("{}"), nil)
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"talker": func() *agent.Options { return servertest.TalkingAgent(2 << 20) }},
+	)
+	f.Services.Timeouts.Write = 2 * time.Second
+	address := f.Serve(t)
+	_, err := f.Store.Tenant("acme").PutAgent(t.Context(), "talker", []byte("{}"), nil)
 	require.NoError(t, err)
 	post := func(path, body string) string {
 		return fmt.Sprintf(
 			"POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
 			path,
-			f.acme,
+			f.Acme,
 			len(body),
 			body,
 		)
 	}
-	sendText(t, address, post("/v1/runs", `{"agent":"talker","input":"hi"}`))
-	sendText(
+	servertest.SendText(t, address, post("/v1/runs", `{"agent":"talker","input":"hi"}`))
+	servertest.SendText(
 		t,
 		address,
 		post("/v1/agents/talker/agui", `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`),
 	)
-	sendText(t, address, post("/v1/runs", `{"agent":"talker","input":"hi","disconnect":"cancel"}`))
+	servertest.SendText(t, address, post("/v1/runs", `{"agent":"talker","input":"hi","disconnect":"cancel"}`))
 	var list struct{ Runs []api.Run }
 	require.Eventually(t, func() bool {
-		f.ok("GET", "/v1/runs", f.acme, nil, &list)
+		f.OK("GET", "/v1/runs", f.Acme, nil, &list)
 		return len(list.Runs) == 3
 	}, 20*time.Second, 5*time.Millisecond)
 	for _, run := range list.Runs[:1] {
 		for range 5 {
-			sendText(
+			servertest.SendText(
 				t,
 				address,
-				"GET /v1/runs/"+run.ID+"/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer "+f.acme+"\r\n\r\n",
+				"GET /v1/runs/"+run.ID+"/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer "+f.Acme+"\r\n\r\n",
 			)
 		}
-		all := f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil)
+		all := f.Events("GET", "/v1/runs/"+run.ID+"/events", f.Acme, nil)
 		for i, e := range all {
-			require.Equal(t, fmt.Sprint(i+1), e.id)
+			require.Equal(t, fmt.Sprint(i+1), e.ID)
 		}
 	}
 	require.Eventually(t, func() bool {
-		requests, _ := f.server.admission.InFlight.Load("acme")
+		requests, _ := f.Services.Admission.InFlight.Load("acme")
 		return requests == 0
 	}, 20*time.Second, 5*time.Millisecond, "nobody waits for who does not read")
 }
@@ -285,45 +254,48 @@ func TestSlowReaders(t *testing.T) {
 func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan string, 99), make(chan struct{})
-	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, release) }})
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_requests": 3}}, nil)
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"slow": func() *agent.Options { return servertest.SlowAgent(began, release) }},
+	)
+	f.OK("PATCH", "/v1/tenants/acme", f.Operator, map[string]any{"quota": map[string]any{"concurrent_requests": 3}}, nil)
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &run)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "slow", Input: "hi"}, &run)
 	inFlight := func(want int64) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			requests, _ := f.server.admission.InFlight.Load("acme")
+			requests, _ := f.Services.Admission.InFlight.Load("acme")
 			return requests == want
 		}, time.Minute, time.Millisecond)
 	}
 	inFlight(0) // finished requests no longer count
 	var wg sync.WaitGroup
 	for range 3 {
-		wg.Go(func() { f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) })
+		wg.Go(func() { f.Events("GET", "/v1/runs/"+run.ID+"/events", f.Acme, nil) })
 	}
 	inFlight(3)
-	r := f.send("GET", "/v1/keys", f.acme, nil)
-	require.Equal(t, "concurrent_requests", r.problem(t, 429).Quota)
-	require.Equal(t, "1", r.header.Get("Retry-After"))
-	f.ok("GET", "/v1/keys", f.beta, nil, nil)
+	r := f.Send("GET", "/v1/keys", f.Acme, nil)
+	require.Equal(t, "concurrent_requests", r.Problem(t, 429).Quota)
+	require.Equal(t, "1", r.Header.Get("Retry-After"))
+	f.OK("GET", "/v1/keys", f.Beta, nil, nil)
 	close(release)
 	wg.Wait()
 	inFlight(0)
-	f.ok("GET", "/v1/keys", f.acme, nil, nil)
+	f.OK("GET", "/v1/keys", f.Acme, nil, nil)
 }
 
 // TestHostileBodies checks that compressed bodies are rejected, and that YAML and JSON that
 // expands or nests deeply does not exhaust the server.
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	for _, path := range []string{
 		"POST /v1/runs", "PUT /v1/modules", "PUT /v1/agents/a", "POST /v1/keys", "POST /v1/chat/completions",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		f.send(method, path, f.acme, []byte("\x1f\x8b"), "Content-Encoding", "gzip").problem(t, 415, path)
+		f.Send(method, path, f.Acme, []byte("\x1f\x8b"), "Content-Encoding", "gzip").Problem(t, 415, path)
 	}
-	yaml := func(body string) { f.apply(f.acme, "a", body).problem(t, 422) }
+	yaml := func(body string) { f.Apply(f.Acme, "a", body).Problem(t, 422) }
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
 		bomb += fmt.Sprintf(
@@ -351,21 +323,21 @@ func TestHostileBodies(t *testing.T) {
 		"]",
 		100_000,
 	) + `}}`
-	f.send("POST", "/v1/runs", f.acme, []byte(deeper)).problem(t, 422)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"input_bytes": 8 << 20}}, nil)
+	f.Send("POST", "/v1/runs", f.Acme, []byte(deeper)).Problem(t, 422)
+	f.OK("PATCH", "/v1/tenants/acme", f.Operator, map[string]any{"quota": map[string]any{"input_bytes": 8 << 20}}, nil)
 	wide := `{"agent":"a","input":"x","metadata":{"a":[` + strings.Repeat("{},", 1_000_000) + `{}]}}`
-	require.Less(t, f.send("POST", "/v1/runs", f.acme, []byte(wide)).status, 500)
-	f.ok("GET", "/healthz", "", nil, nil)
+	require.Less(t, f.Send("POST", "/v1/runs", f.Acme, []byte(wide)).Status, 500)
+	f.OK("GET", "/healthz", "", nil, nil)
 }
 
 // TestTakeoverIsFair checks that runs of one tenant that cannot resume do not delay the resumption
 // of other tenants' runs.
 func TestTakeoverIsFair(t *testing.T) {
 	t.Parallel()
-	f, of := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	f, of := servertest.NewWithAgents(t, map[string]func() *agent.Options{"greeter": servertest.HelloAgent})
 	stuck := make(chan struct{})
-	source := of.source(f.server)
-	f.server.runs.Agents = agentSourceFunc(
+	source := of.Source(f.Server)
+	f.Services.Runs.Agents = agentSourceFunc(
 		func(ctx context.Context, tn *store.Tenant, spec agents.Spec) (*agents.Handle, error) {
 			if tn.ID() == "acme" {
 				<-stuck // an MCP server that does not respond
@@ -377,7 +349,7 @@ func TestTakeoverIsFair(t *testing.T) {
 	create := func(tenant, id string) {
 		require.NoError(
 			t,
-			f.store.Create(
+			f.Store.Create(
 				t.Context(),
 				&journal.Creation{
 					ID:     id,
@@ -394,14 +366,14 @@ func TestTakeoverIsFair(t *testing.T) {
 		create("acme", fmt.Sprint("run_a", i))
 	}
 	create("beta", "run_b")
-	require.NoError(t, f.server.runs.TakeOverAll(t.Context()))
-	require.NoError(t, f.server.runs.TakeOverAll(t.Context()))
+	require.NoError(t, f.Services.Runs.TakeOverAll(t.Context()))
+	require.NoError(t, f.Services.Runs.TakeOverAll(t.Context()))
 	require.Eventually(t, func() bool {
-		info, err := f.store.Run(t.Context(), "run_b")
+		info, err := f.Store.Run(t.Context(), "run_b")
 		return err == nil && info.Status == journal.StatusFinished
 	}, 20*time.Second, 5*time.Millisecond)
 	close(stuck)
-	f.server.work.Wait()
+	f.Server.Work().Wait()
 }
 
 type agentSourceFunc func(ctx context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error)

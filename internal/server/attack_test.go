@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -33,12 +33,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // Attacks of a hostile tenant on secrets and on the data of other tenants and the operator.
-
-const operatorsKey = "the operator's own key"
 
 // A trap is a tenant's server that records the requests it receives.
 type trap struct {
@@ -70,13 +69,13 @@ func (x *trap) heard() string {
 // tenant names, and is not part of a response.
 func TestOperatorKeyIsNotSentElsewhere(t *testing.T) {
 	t.Parallel()
-	f := platform(t, scripted.Text("x"))
+	f := servertest.NewWithReplies(t, scripted.Text("x"))
 	x := newTrap(t)
-	f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	f.ok(
+	f.Services.Agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	f.OK(
 		"PATCH",
 		"/v1/tenants/acme",
-		f.operator,
+		f.Operator,
 		map[string]any{
 			"policy": policy.Policy{Models: []string{"small*"}, Hosts: []string{"*", "*:*"}, Grants: []string{"*"}},
 		},
@@ -95,47 +94,47 @@ func TestOperatorKeyIsNotSentElsewhere(t *testing.T) {
 			"', api_key_env: OPENAI_API_KEY}}}]\n",
 		"innermcp": "model: {name: small}\nagents: [{name: inner, description: d, agent: {tools: {mcp: [{name: x, url: '" + x.URL + "', api_key_env: OPENAI_API_KEY}]}}}]\n",
 	} {
-		require.Equal(t, 200, f.apply(f.acme, name, file).status, name)
-		r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"})
-		require.NotContains(t, string(r.body), operatorsKey, name)
-		if r.status < 300 {
+		require.Equal(t, 200, f.Apply(f.Acme, name, file).Status, name)
+		r := f.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: name, Input: "hi"})
+		require.NotContains(t, string(r.Body), servertest.OperatorsModelKey, name)
+		if r.Status < 300 {
 			var run api.Run
-			require.NoError(t, json.Unmarshal(r.body, &run))
-			require.NotContains(t, f.finished(f.acme, run.ID).Error, operatorsKey, name)
+			require.NoError(t, json.Unmarshal(r.Body, &run))
+			require.NotContains(t, f.Finished(f.Acme, run.ID).Error, servertest.OperatorsModelKey, name)
 		}
 	}
-	require.NotContains(t, x.heard(), operatorsKey)
+	require.NotContains(t, x.heard(), servertest.OperatorsModelKey)
 }
 
 // TestModulesUseAllowedModels checks that a tenant's module cannot change the model of a request to
 // one that the policy does not allow.
 func TestModulesUseAllowedModels(t *testing.T) {
 	t.Parallel()
-	f := platform(t)
+	f := servertest.NewWithReplies(t)
 	asked := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("hello") })
-	f.server.agents.Options.Model = asked
-	f.ok(
+	f.Services.Agents.Options.Model = asked
+	f.OK(
 		"PATCH",
 		"/v1/tenants/acme",
-		f.operator,
+		f.Operator,
 		map[string]any{"policy": policy.Policy{Models: []string{"small*"}, Grants: []string{"*"}}},
 		nil,
 	)
-	f.upload(f.acme, "chooser", `import { defineMiddleware } from "@agent-runner/middleware";
+	f.Upload(f.Acme, "chooser", `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({
 	name: "chooser",
 	beforeModel: () => ({ request: { model: "huge" } }),
 });
 `)
-	require.Equal(t, 200, f.apply(f.acme, "spender", "model: {name: small}\nmiddlewares: [{module: chooser}]\n").status)
+	require.Equal(t, 200, f.Apply(f.Acme, "spender", "model: {name: small}\nmiddlewares: [{module: chooser}]\n").Status)
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "spender", Input: "hi"}, &run)
-	f.finished(f.acme, run.ID)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "spender", Input: "hi"}, &run)
+	f.Finished(f.Acme, run.ID)
 	require.Empty(t, asked.Requests())
 	require.Contains(
 		t,
-		string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body),
+		string(f.OK("GET", "/v1/runs/"+run.ID+"/events", f.Acme, nil, nil).Body),
 		`model \"huge\" is not one that this agent may ask`,
 	)
 }
@@ -145,22 +144,22 @@ export default defineMiddleware({
 // calls. Parameters of API requests reach no model.
 func TestModelParamsFollowThePolicy(t *testing.T) {
 	t.Parallel()
-	f := platform(t)
+	f := servertest.NewWithReplies(t)
 	asked := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("hello") })
-	f.server.agents.Options.Model = asked
+	f.Services.Agents.Options.Model = asked
 	allow := func(p policy.Policy) {
 		p.Models, p.Grants = []string{"small*"}, []string{"*"}
-		f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": p}, nil)
+		f.OK("PATCH", "/v1/tenants/acme", f.Operator, map[string]any{"policy": p}, nil)
 	}
 	allow(policy.Policy{})
-	f.upload(f.acme, "changes", `import { defineMiddleware } from "@agent-runner/middleware";
+	f.Upload(f.Acme, "changes", `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({
 	name: "changes",
 	beforeModel: () => ({ request: { params: { temperature: 0.5, service_tier: "priority" } } }),
 });
 `)
-	f.upload(f.acme, "asks", `import { defineMiddleware } from "@agent-runner/middleware";
+	f.Upload(f.Acme, "asks", `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({
 	name: "asks",
@@ -172,88 +171,88 @@ export default defineMiddleware({
 	const file = "model: {name: small, params: {service_tier: flex, seed: 1}}\n"
 	require.Contains(
 		t,
-		f.apply(f.acme, "own", file).problem(t, 422).Detail,
+		f.Apply(f.Acme, "own", file).Problem(t, 422).Detail,
 		`params: the operator's policy does not allow this tenant to set the parameter "service_tier"; allowed are the usual ones, and those in params of the tenant's policy: none`,
 	)
 	require.Equal(
 		t,
 		422,
-		f.apply(
-			f.acme,
+		f.Apply(
+			f.Acme,
 			"own",
 			"model: {name: small}\nagents: [{name: b, agent: {model: {name: small, params: {Seed: 1}}}}]\n",
-		).status,
+		).Status,
 		"names are compared exactly",
 	)
 	events := func(agent string) string {
 		var run api.Run
-		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: agent, Input: "hi"}, &run)
-		f.finished(f.acme, run.ID)
-		return string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body)
+		f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: agent, Input: "hi"}, &run)
+		f.Finished(f.Acme, run.ID)
+		return string(f.OK("GET", "/v1/runs/"+run.ID+"/events", f.Acme, nil, nil).Body)
 	}
-	require.Equal(t, 200, f.apply(f.acme, "changer", "model: {name: small}\nmiddlewares: [{module: changes}]\n").status)
+	require.Equal(t, 200, f.Apply(f.Acme, "changer", "model: {name: small}\nmiddlewares: [{module: changes}]\n").Status)
 	require.Contains(t, events("changer"), `policy does not allow this tenant to set the parameter \"service_tier\"`)
 	require.Empty(t, asked.Requests())
 	require.Equal(
 		t,
 		200,
-		f.apply(f.acme, "asker", "model: {name: small}\nmiddlewares: [{module: asks, grants: [model]}]\n").status,
+		f.Apply(f.Acme, "asker", "model: {name: small}\nmiddlewares: [{module: asks, grants: [model]}]\n").Status,
 	)
 	require.Contains(t, events("asker"), `policy does not allow this tenant to set the parameter \"models\"`)
 	require.Len(t, asked.Requests(), 1, "the agent's own")
 
 	allow(policy.Policy{Params: []string{"service_tier", "model*"}})
-	require.Equal(t, 200, f.apply(f.acme, "own", file).status)
+	require.Equal(t, 200, f.Apply(f.Acme, "own", file).Status)
 	require.NotContains(t, events("changer")+events("asker")+events("own"), "does not allow this tenant")
 	require.Equal(t, 5, len(asked.Requests()))
 	require.JSONEq(t, `"flex"`, string(asked.Requests()[4].Params["service_tier"]))
 	allow(policy.Policy{Params: []string{"models"}})
 	require.Contains(
 		t,
-		f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail,
+		f.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "own", Input: "hi"}).Problem(t, 422).Detail,
 		`set the parameter "service_tier"`,
 	)
 	require.Len(t, asked.Requests(), 5, "the policy is checked again for each run")
 
-	require.Equal(t, 200, f.apply(f.acme, "plain", "model: {name: small}\n").status)
-	ask := func(name string, value any) *reply {
-		return f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "plain", name: value,
+	require.Equal(t, 200, f.Apply(f.Acme, "plain", "model: {name: small}\n").Status)
+	ask := func(name string, value any) *servertest.Reply {
+		return f.Send("POST", "/v1/chat/completions", f.Acme, map[string]any{"model": "plain", name: value,
 			"messages": []any{map[string]any{"role": "user", "content": "hi"}}})
 	}
 	for name, value := range map[string]any{"service_tier": "priority", "models": []string{"huge"}} {
-		require.Contains(t, ask(name, value).problem(t, 400).Detail, "requests to this agent may not set "+name)
+		require.Contains(t, ask(name, value).Problem(t, 400).Detail, "requests to this agent may not set "+name)
 	}
 	require.Len(t, asked.Requests(), 5)
-	require.Equal(t, 200, ask("temperature", 2).status)
+	require.Equal(t, 200, ask("temperature", 2).Status)
 	require.Equal(t, abi.Params{"temperature": abi.JSON("2")}, asked.Requests()[5].Params)
 	listed := "model: {name: small}\nrequests: {params: [service_tier]}\n"
-	require.Equal(t, 200, f.apply(f.acme, "plain", listed).status)
-	require.Contains(t, ask("service_tier", "flex").problem(t, 400).Detail, "the operator's policy does not allow")
-	require.Contains(t, ask("temperature", 1).problem(t, 400).Detail, "may not set temperature")
+	require.Equal(t, 200, f.Apply(f.Acme, "plain", listed).Status)
+	require.Contains(t, ask("service_tier", "flex").Problem(t, 400).Detail, "the operator's policy does not allow")
+	require.Contains(t, ask("temperature", 1).Problem(t, 400).Detail, "may not set temperature")
 	allow(policy.Policy{Params: []string{"service_tier"}})
-	require.Equal(t, 200, ask("service_tier", "flex").status)
+	require.Equal(t, 200, ask("service_tier", "flex").Status)
 }
 
 // TestKeysAreNotRepeated checks that a key is removed from responses, events, timelines and the log
 // if an endpoint rejects it with an error that quotes it.
 func TestKeysAreNotRepeated(t *testing.T) {
 	t.Parallel()
-	var log lockedBuffer
-	f := newFixture(t, withLog(&log))
+	var log servertest.Buffer
+	f := servertest.New(t, servertest.WithLog(&log))
 	x := newTrap(t)
-	f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	f.Services.Agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	const key = "sk-acme-very-own-key-0123456789"
-	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": key}, nil)
-	require.Equal(t, 200, f.apply(f.acme, "helper", "model: {name: small, retries: 0, base_url: '"+x.URL+"'}\n").status)
+	f.OK("PUT", "/v1/secrets/OPENAI_API_KEY", f.Acme, map[string]any{"value": key}, nil)
+	require.Equal(t, 200, f.Apply(f.Acme, "helper", "model: {name: small, retries: 0, base_url: '"+x.URL+"'}\n").Status)
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "helper", Input: "hi"}, &run)
-	f.finished(f.acme, run.ID)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "helper", Input: "hi"}, &run)
+	f.Finished(f.Acme, run.ID)
 	require.Contains(t, x.heard(), key, "the endpoint is asked with it")
 	for _, path := range []string{"", "/events", "/history", "/trace"} {
-		require.NotContains(t, string(f.ok("GET", "/v1/runs/"+run.ID+path, f.acme, nil, nil).body), key, path)
+		require.NotContains(t, string(f.OK("GET", "/v1/runs/"+run.ID+path, f.Acme, nil, nil).Body), key, path)
 	}
 	require.NotContains(t, log.String(), key)
-	require.NotContains(t, string(f.ok("GET", "/metrics", f.operator, nil, nil).body), key)
+	require.NotContains(t, string(f.OK("GET", "/metrics", f.Operator, nil, nil).Body), key)
 }
 
 // TestRingsAreHiddenInAGUI checks that AG-UI's events, which the executing server encodes, reveal
@@ -278,29 +277,29 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			f, _ := runFixture(t, map[string]func() *agent.Options{"guarded": func() *agent.Options {
+			f, _ := servertest.NewWithAgents(t, map[string]func() *agent.Options{"guarded": func() *agent.Options {
 				c, err := chain.New(hook.Entry{Name: agents.OperatorName + ".secret-guard", Ring: hook.Outer, Middleware: guard})
 				require.NoError(t, err)
-				o := asks()
+				o := servertest.AskingAgent()
 				o.Chain = c
 				return o
 			}})
-			_, err := f.store.Tenant("acme").PutAgent(t.Context(), "guarded", []byte("{}"), nil)
+			_, err := f.Store.Tenant("acme").PutAgent(t.Context(), "guarded", []byte("{}"), nil)
 			require.NoError(t, err)
-			r := f.send(
+			r := f.Send(
 				"POST",
 				"/v1/agents/guarded/agui",
-				f.acme,
+				f.Acme,
 				[]byte(`{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`),
 			)
-			require.Equal(t, 200, r.status, "%s", r.body)
-			require.Contains(t, string(r.body), "RUN_STARTED")
-			require.NotContains(t, string(r.body), "secret")
+			require.Equal(t, 200, r.Status, "%s", r.Body)
+			require.Contains(t, string(r.Body), "RUN_STARTED")
+			require.NotContains(t, string(r.Body), "secret")
 			var list struct{ Runs []api.Run }
-			f.ok("GET", "/v1/runs", f.acme, nil, &list)
+			f.OK("GET", "/v1/runs", f.Acme, nil, &list)
 			require.Len(t, list.Runs, 1)
 			for _, path := range []string{"", "/events", "/history", "/trace"} {
-				require.NotContains(t, string(f.ok("GET", "/v1/runs/"+list.Runs[0].ID+path, f.acme, nil, nil).body), "secret", path)
+				require.NotContains(t, string(f.OK("GET", "/v1/runs/"+list.Runs[0].ID+path, f.Acme, nil, nil).Body), "secret", path)
 			}
 		})
 	}
@@ -310,12 +309,12 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 // stored one. The client that chose its Idempotency-Key can know its id before the run is stored.
 func TestQueuedRunsAreRedacted(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	l := f.server.runs.Active.Add("run_x", "acme", []journal.Pin{{Entry: "secret-guard", Ring: "outer"}}, func(error) {})
-	info, err := f.server.runs.Find(t.Context(), &httpapi.Caller{Tenant: f.store.Tenant("acme")}, l.ID)
+	f := servertest.New(t)
+	l := f.Services.Runs.Active.Add("run_x", "acme", []journal.Pin{{Entry: "secret-guard", Ring: "outer"}}, func(error) {})
+	info, err := f.Services.Runs.Find(t.Context(), &httpapi.Caller{Tenant: f.Store.Tenant("acme")}, l.ID)
 	require.NoError(t, err)
 	require.True(t, runs.NewRedactor(info.Modules).Has("a", "secret-guard"))
-	_, err = f.server.runs.Find(t.Context(), &httpapi.Caller{Tenant: f.store.Tenant("beta")}, l.ID)
+	_, err = f.Services.Runs.Find(t.Context(), &httpapi.Caller{Tenant: f.Store.Tenant("beta")}, l.ID)
 	require.ErrorIs(t, err, journal.ErrNoRun)
 }
 
@@ -323,17 +322,17 @@ func TestQueuedRunsAreRedacted(t *testing.T) {
 // they are to a correct key.
 func TestWrongKeysLookAlike(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	known, secret, _ := strings.Cut(f.acme[len("ar_"):], "_")
+	f := servertest.New(t)
+	known, secret, _ := strings.Cut(f.Acme[len("ar_"):], "_")
 	said := map[string]bool{}
 	for _, key := range []string{
 		"ar_" + known + "_" + strings.Repeat("a", len(secret)), "ar_" + strings.Repeat("a", len(known)) + "_" + secret,
-		"ar_" + known + "_" + secret[:len(secret)-1] + "a", "ar_" + known + "_", "ar_", f.acme + "a",
+		"ar_" + known + "_" + secret[:len(secret)-1] + "a", "ar_" + known + "_", "ar_", f.Acme + "a",
 	} {
-		if key == f.acme {
+		if key == f.Acme {
 			continue
 		}
-		said[f.send("GET", "/v1/keys", key, nil).problem(t, 401).Detail] = true
+		said[f.Send("GET", "/v1/keys", key, nil).Problem(t, 401).Detail] = true
 	}
 	require.Len(t, said, 1, "%v", said)
 }
@@ -343,37 +342,40 @@ func TestWrongKeysLookAlike(t *testing.T) {
 func TestIdempotencyUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan string, 99), make(chan struct{})
-	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, release) }})
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"slow": func() *agent.Options { return servertest.SlowAgent(began, release) }},
+	)
 	var mu sync.Mutex
-	ids := map[string]map[string]bool{f.acme: {}, f.beta: {}}
+	ids := map[string]map[string]bool{f.Acme: {}, f.Beta: {}}
 	var wg sync.WaitGroup
 	for i := range 20 {
-		key := []string{f.acme, f.beta}[i%2]
+		key := []string{f.Acme, f.Beta}[i%2]
 		wg.Go(func() {
 			var run api.Run
-			r := f.send("POST", "/v1/runs", key, api.StartRun{Agent: "slow", Input: "hi"}, "Idempotency-Key", "once")
+			r := f.Send("POST", "/v1/runs", key, api.StartRun{Agent: "slow", Input: "hi"}, "Idempotency-Key", "once")
 			mu.Lock()
 			defer mu.Unlock()
-			if r.status != 202 || json.Unmarshal(r.body, &run) != nil {
-				run.ID = string(r.body)
+			if r.Status != 202 || json.Unmarshal(r.Body, &run) != nil {
+				run.ID = string(r.Body)
 			}
 			ids[key][run.ID] = true
 		})
 	}
 	wg.Wait()
 	close(release)
-	require.Len(t, ids[f.acme], 1, "%v", ids)
-	require.Len(t, ids[f.beta], 1, "%v", ids)
+	require.Len(t, ids[f.Acme], 1, "%v", ids)
+	require.Len(t, ids[f.Beta], 1, "%v", ids)
 	for key, of := range ids {
 		for id := range of {
-			f.finished(key, id)
+			f.Finished(key, id)
 		}
 		var used struct{ Total api.UsageRow }
-		f.ok("GET", "/v1/usage", key, nil, &used)
+		f.OK("GET", "/v1/usage", key, nil, &used)
 		require.Equal(t, int64(1), used.Total.Runs)
 	}
-	for id := range ids[f.acme] {
-		f.send("GET", "/v1/runs/"+id, f.beta, nil).problem(t, 404)
+	for id := range ids[f.Acme] {
+		f.Send("GET", "/v1/runs/"+id, f.Beta, nil).Problem(t, 404)
 	}
 }
 
@@ -382,19 +384,19 @@ func TestIdempotencyUnderConcurrency(t *testing.T) {
 func TestSameModuleOfManyTenants(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	f := newFixture(t)
-	b := wasm(t, "own.wasm")
+	f := servertest.New(t)
+	b := servertest.Wasm(t, "own.wasm")
 	var wg sync.WaitGroup
 	var same atomic.Int64
 	for i := range 100 {
 		id := fmt.Sprint("tenant-", i)
-		_, err := f.store.CreateTenant(t.Context(), id, id, store.TenantQuota{Modules: 1}, nil)
+		_, err := f.Store.CreateTenant(t.Context(), id, id, store.TenantQuota{Modules: 1}, nil)
 		require.NoError(t, err)
-		key := f.key(id, httpapi.ScopeNames(httpapi.TenantScopes)...)
+		key := f.Key(id, httpapi.ScopeNames(httpapi.TenantScopes)...)
 		wg.Go(func() {
-			r := f.pushModule(key, "?name=own&version=1", b, "application/wasm")
+			r := f.PushModule(key, "?name=own&version=1", b, "application/wasm")
 			var list struct{ Modules []api.Module }
-			if r.status == 200 && json.Unmarshal(f.send("GET", "/v1/modules", key, nil).body, &list) == nil &&
+			if r.Status == 200 && json.Unmarshal(f.Send("GET", "/v1/modules", key, nil).Body, &list) == nil &&
 				len(list.Modules) == 1 &&
 				len(list.Modules[0].Names) == 1 {
 				same.Add(1)
@@ -403,11 +405,11 @@ func TestSameModuleOfManyTenants(t *testing.T) {
 	}
 	wg.Wait()
 	require.Equal(t, int64(100), same.Load())
-	n, err := f.store.DeleteUnusedModules(t.Context(), -time.Hour)
+	n, err := f.Store.DeleteUnusedModules(t.Context(), -time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, n)
 	var list struct{ Modules []api.Module }
-	f.ok("GET", "/v1/modules", f.beta, nil, &list)
+	f.OK("GET", "/v1/modules", f.Beta, nil, &list)
 	require.Empty(t, list.Modules, "other tenants do not have it")
 }
 
@@ -415,14 +417,18 @@ func TestSameModuleOfManyTenants(t *testing.T) {
 // stored.
 func TestRejectedModulesAreNotStored(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"modules": 1}}, nil)
-	require.Equal(t, 200, f.pushModule(f.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
-	r := f.pushModule(f.acme, "", wasm(t, "wrap.wasm"), "application/wasm")
-	require.Equal(t, "modules", r.problem(t, 429).Quota)
-	require.NotEmpty(t, r.header.Get("Retry-After"))
-	require.Equal(t, "modules", f.pushModule(f.acme, "", []byte(script), "application/typescript").problem(t, 429).Quota)
-	n, err := f.store.DeleteUnusedModules(t.Context(), -time.Hour)
+	f := servertest.New(t)
+	f.OK("PATCH", "/v1/tenants/acme", f.Operator, map[string]any{"quota": map[string]any{"modules": 1}}, nil)
+	require.Equal(t, 200, f.PushModule(f.Acme, "", servertest.Wasm(t, "own.wasm"), "application/wasm").Status)
+	r := f.PushModule(f.Acme, "", servertest.Wasm(t, "wrap.wasm"), "application/wasm")
+	require.Equal(t, "modules", r.Problem(t, 429).Quota)
+	require.NotEmpty(t, r.Header.Get("Retry-After"))
+	require.Equal(
+		t,
+		"modules",
+		f.PushModule(f.Acme, "", []byte(servertest.TypedModule), "application/typescript").Problem(t, 429).Quota,
+	)
+	n, err := f.Store.DeleteUnusedModules(t.Context(), -time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, n)
 }
@@ -431,16 +437,16 @@ func TestRejectedModulesAreNotStored(t *testing.T) {
 // server reaches an address in the operator's network, however the address is written.
 func TestModelEndpointsStayOutside(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	x := newTrap(t)
-	f.ok(
+	f.OK(
 		"PATCH",
 		"/v1/tenants/acme",
-		f.operator,
+		f.Operator,
 		map[string]any{"policy": policy.Policy{Hosts: []string{"*", "*:*"}}},
 		nil,
 	)
-	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-acme-own"}, nil)
+	f.OK("PUT", "/v1/secrets/OPENAI_API_KEY", f.Acme, map[string]any{"value": "sk-acme-own"}, nil)
 	port := x.URL[strings.LastIndexByte(x.URL, ':'):]
 	for i, host := range []string{
 		"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]",
@@ -452,18 +458,18 @@ func TestModelEndpointsStayOutside(t *testing.T) {
 			"mcp":   "model: {name: small, base_url: 'https://model.example.com'}\ntools: {mcp: [{name: x, url: 'http://" + host + port + "/mcp'}]}\n",
 		} {
 			name := fmt.Sprint(kind, i)
-			if r := f.apply(f.acme, name, file); r.status != 200 {
-				r.problem(t, 422, host)
+			if r := f.Apply(f.Acme, name, file); r.Status != 200 {
+				r.Problem(t, 422, host)
 				continue
 			}
-			r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"})
-			if r.status >= 300 {
-				require.Equal(t, 422, r.status, "%s: %s", host, r.body)
+			r := f.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: name, Input: "hi"})
+			if r.Status >= 300 {
+				require.Equal(t, 422, r.Status, "%s: %s", host, r.Body)
 				continue
 			}
 			var run api.Run
-			require.NoError(t, json.Unmarshal(r.body, &run))
-			require.Equal(t, "error", f.finished(f.acme, run.ID).FinishReason, host)
+			require.NoError(t, json.Unmarshal(r.Body, &run))
+			require.Equal(t, "error", f.Finished(f.Acme, run.ID).FinishReason, host)
 		}
 	}
 	require.Empty(t, x.heard())
@@ -476,8 +482,8 @@ func TestLogsAreBounded(t *testing.T) {
 		t.Skip("-short: it takes seconds")
 	}
 	t.Parallel()
-	f := platform(t, scripted.Text("hello"), scripted.Text("hello"))
-	f.upload(f.acme, "talks", `import { defineMiddleware } from "@agent-runner/middleware";
+	f := servertest.NewWithReplies(t, scripted.Text("hello"), scripted.Text("hello"))
+	f.Upload(f.Acme, "talks", `import { defineMiddleware } from "@agent-runner/middleware";
 export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 	const line = "x".repeat(100_000);
 	for (let i = 0; i < 1000; i++) ctx.log.info(line);
@@ -485,21 +491,21 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 	require.Equal(
 		t,
 		200,
-		f.apply(f.acme, "talker", "model: {name: small}\nmiddlewares: [{module: talks, on_fault: skip}]\n").status,
+		f.Apply(f.Acme, "talker", "model: {name: small}\nmiddlewares: [{module: talks, on_fault: skip}]\n").Status,
 	)
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "talker", Input: "hi"}, &run)
-	done := f.finished(f.acme, run.ID)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "talker", Input: "hi"}, &run)
+	done := f.Finished(f.Acme, run.ID)
 	require.Equal(t, "hello", done.Output)
 	size, after := 0, int64(0)
 	for {
-		r := f.ok("GET", fmt.Sprintf("/v1/runs/%s/events?after=%d", run.ID, after), f.acme, nil, nil)
-		size += len(r.body)
+		r := f.OK("GET", fmt.Sprintf("/v1/runs/%s/events?after=%d", run.ID, after), f.Acme, nil, nil)
+		size += len(r.Body)
 		var page struct {
 			Events []abi.Event
 			More   bool
 		}
-		require.NoError(t, json.Unmarshal(r.body, &page))
+		require.NoError(t, json.Unmarshal(r.Body, &page))
 		require.NotEmpty(t, page.Events)
 		after = page.Events[len(page.Events)-1].Seq
 		if !page.More {
@@ -519,15 +525,15 @@ func TestTimelinesAreBounded(t *testing.T) {
 	for i := range 8 {
 		calls = append(calls, abi.NewToolCall(fmt.Sprint("c", i), strings.Repeat("n", 100_000), "{}"))
 	}
-	f := platform(t, scripted.Calls(calls...), scripted.Text("done"))
-	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small, retries: 0}\n").status)
+	f := servertest.NewWithReplies(t, scripted.Calls(calls...), scripted.Text("done"))
+	require.Equal(t, 200, f.Apply(f.Acme, "agent", "model: {name: small, retries: 0}\n").Status)
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"}, &run)
-	f.finished(f.acme, run.ID)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "agent", Input: "hi"}, &run)
+	f.Finished(f.Acme, run.ID)
 	require.Eventually(t, func() bool {
-		r := f.ok("GET", "/v1/runs/"+run.ID+"/trace", f.acme, nil, nil)
-		require.Less(t, len(r.body), 1<<20)
-		return strings.Contains(string(r.body), `"finish":`)
+		r := f.OK("GET", "/v1/runs/"+run.ID+"/trace", f.Acme, nil, nil)
+		require.Less(t, len(r.Body), 1<<20)
+		return strings.Contains(string(r.Body), `"finish":`)
 	}, time.Minute, 10*time.Millisecond)
 }
 
@@ -535,20 +541,20 @@ func TestTimelinesAreBounded(t *testing.T) {
 // Prometheus series.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
-	f := platform(t, scripted.Text("x"), scripted.Text("x"), scripted.Text("x"))
+	f := servertest.NewWithReplies(t, scripted.Text("x"), scripted.Text("x"), scripted.Text("x"))
 	series := func() int {
-		return strings.Count(string(f.ok("GET", "/metrics", f.operator, nil, nil).body), "\nagent_runner_")
+		return strings.Count(string(f.OK("GET", "/metrics", f.Operator, nil, nil).Body), "\nagent_runner_")
 	}
 	flood := func(i int) {
 		for _, method := range []string{"GET", "POST", fmt.Sprint("M", i)} {
-			f.send(method, fmt.Sprint("/v1/", i), f.acme, nil, "User-Agent", fmt.Sprint(i))
-			f.send(method, fmt.Sprint("/v1/agents/agent-", i), f.acme, nil)
-			f.send(method, fmt.Sprint("/v1/tenants/", i), fmt.Sprint("key", i), nil)
+			f.Send(method, fmt.Sprint("/v1/", i), f.Acme, nil, "User-Agent", fmt.Sprint(i))
+			f.Send(method, fmt.Sprint("/v1/agents/agent-", i), f.Acme, nil)
+			f.Send(method, fmt.Sprint("/v1/tenants/", i), fmt.Sprint("key", i), nil)
 		}
 		name := fmt.Sprint("agent-", i)
-		f.apply(f.acme, name, fmt.Sprintf("model: {name: small-%d}\n", i))
-		f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"})
-		f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": name, "messages": []any{}})
+		f.Apply(f.Acme, name, fmt.Sprintf("model: {name: small-%d}\n", i))
+		f.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: name, Input: "hi"})
+		f.Send("POST", "/v1/chat/completions", f.Acme, map[string]any{"model": name, "messages": []any{}})
 	}
 	flood(0)
 	flood(1)
@@ -563,8 +569,8 @@ func TestMetricsAreBounded(t *testing.T) {
 // sends invalid or very large responses.
 func TestHostileModel(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	f := servertest.New(t)
+	f.Services.Agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	raw := func(body string) string {
 		m, err := openaitest.New(
 			scripted.New(
@@ -577,23 +583,23 @@ func TestHostileModel(t *testing.T) {
 		t.Cleanup(m.Close)
 		return m.URL
 	}
-	f.ok("PUT", "/v1/secrets/"+agentfile.EnvAPIKey, f.acme, map[string]any{"value": "sk-acme-own"}, nil)
+	f.OK("PUT", "/v1/secrets/"+agentfile.EnvAPIKey, f.Acme, map[string]any{"value": "sk-acme-own"}, nil)
 	for i, body := range []string{strings.Repeat("[", 1<<20), `{"choices":[{"message":{"role":"assistant","content":"` + strings.Repeat("x", 40<<20) + `"}}]}`,
 		`{"choices":[{"message":{"role":"operator","content":"x"},"finish_reason":"` + strings.Repeat("y", 10_000) + `"}]}`, "\xff\xfe", ""} {
 		name := fmt.Sprint("m", i)
-		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: small, retries: 0, base_url: '"+raw(body)+"'}\n").status)
+		require.Equal(t, 200, f.Apply(f.Acme, name, "model: {name: small, retries: 0, base_url: '"+raw(body)+"'}\n").Status)
 		var run api.Run
-		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"}, &run)
-		f.finished(f.acme, run.ID)
+		f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: name, Input: "hi"}, &run)
+		f.Finished(f.Acme, run.ID)
 	}
-	f.ok("GET", "/healthz", "", nil, nil)
+	f.OK("GET", "/healthz", "", nil, nil)
 }
 
 // TestSubAgentSteps checks that sub-agents have at most the steps that the policy allows, even if
 // their file does not set a limit.
 func TestSubAgentSteps(t *testing.T) {
 	t.Parallel()
-	f := platform(t)
+	f := servertest.NewWithReplies(t)
 	asked := scripted.Func(func(n int, q *model.Request) scripted.Reply {
 		if q.Tools[0].Name == "inner" {
 			if n == 0 {
@@ -603,26 +609,26 @@ func TestSubAgentSteps(t *testing.T) {
 		}
 		return scripted.Calls(abi.NewToolCall(fmt.Sprint("c", n), "time", "{}"))
 	})
-	f.server.agents.Options.Model = asked
-	f.ok(
+	f.Services.Agents.Options.Model = asked
+	f.OK(
 		"PATCH",
 		"/v1/tenants/acme",
-		f.operator,
+		f.Operator,
 		map[string]any{"policy": policy.Policy{Models: []string{"*"}, MaxSteps: 3}},
 		nil,
 	)
 	require.Equal(
 		t,
 		200,
-		f.apply(
-			f.acme,
+		f.Apply(
+			f.Acme,
 			"outer",
 			"model: {name: small}\ntools: {builtin: []}\nagents: [{name: inner, description: d, agent: {tools: {builtin: [time]}}}]\n",
-		).status,
+		).Status,
 	)
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "outer", Input: "hi"}, &run)
-	require.Equal(t, "stop", f.finished(f.acme, run.ID).FinishReason)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "outer", Input: "hi"}, &run)
+	require.Equal(t, "stop", f.Finished(f.Acme, run.ID).FinishReason)
 	require.Equal(t, 2+3, len(asked.Requests()), "two of the outer one, three of the inner one")
 }
 
@@ -630,7 +636,7 @@ func TestSubAgentSteps(t *testing.T) {
 // for that provider only if the policy lists their model. The endpoint may be at a private address.
 func TestOperatorsSecondModel(t *testing.T) {
 	t.Parallel()
-	f := platform(t)
+	f := servertest.NewWithReplies(t)
 	var mu sync.Mutex
 	var keys []string
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -643,17 +649,17 @@ func TestOperatorsSecondModel(t *testing.T) {
 		)
 	}))
 	defer endpoint.Close()
-	f.server.agents.Options.Model = nil
-	f.server.agents.Options.Getenv = func(name string) string {
+	f.Services.Agents.Options.Model = nil
+	f.Services.Agents.Options.Getenv = func(name string) string {
 		return map[string]string{
-			agentfile.EnvAnthropicBaseURL: endpoint.URL, agentfile.EnvAnthropicAPIKey: operatorsKey,
+			agentfile.EnvAnthropicBaseURL: endpoint.URL, agentfile.EnvAnthropicAPIKey: servertest.OperatorsModelKey,
 		}[name]
 	}
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
-	require.Equal(t, 200, f.apply(f.acme, "helper", "model: {name: small, provider: messages}\n").status)
+	f.OK("PATCH", "/v1/tenants/acme", f.Operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
+	require.Equal(t, 200, f.Apply(f.Acme, "helper", "model: {name: small, provider: messages}\n").Status)
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "helper", Input: "hi"}, &run)
-	require.Equal(t, "Hello.", f.finished(f.acme, run.ID).Output)
-	require.Equal(t, []string{"/v1/messages " + operatorsKey}, keys)
-	require.Equal(t, 422, f.apply(f.acme, "large", "model: {name: large, provider: messages}\n").status)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "helper", Input: "hi"}, &run)
+	require.Equal(t, "Hello.", f.Finished(f.Acme, run.ID).Output)
+	require.Equal(t, []string{"/v1/messages " + servertest.OperatorsModelKey}, keys)
+	require.Equal(t, 422, f.Apply(f.Acme, "large", "model: {name: large, provider: messages}\n").Status)
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -21,65 +21,33 @@ import (
 	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/server/console"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 )
 
 // TestConsoleIsServed checks that the console is public, and other unknown paths remain problems of
 // the API.
 func TestConsoleIsServed(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	console.Mount(func(pattern string, _ http.Handler) {
 		_, path, _ := strings.Cut(strings.TrimSuffix(pattern, "{$}"), " ")
-		r := f.send("GET", path, "", nil)
-		require.Equal(t, 200, r.status, path)
-		require.Equal(t, console.Policy, r.header.Get("Content-Security-Policy"))
-		require.Equal(t, "nosniff", r.header.Get("X-Content-Type-Options"))
-		require.NotEmpty(t, r.header.Get("X-Request-Id"))
-		require.Equal(t, "GET, HEAD", f.send("POST", path, f.acme, nil).problemHeader(t, 405).Get("Allow"))
+		r := f.Send("GET", path, "", nil)
+		require.Equal(t, 200, r.Status, path)
+		require.Equal(t, console.Policy, r.Header.Get("Content-Security-Policy"))
+		require.Equal(t, "nosniff", r.Header.Get("X-Content-Type-Options"))
+		require.NotEmpty(t, r.Header.Get("X-Request-Id"))
+		require.Equal(t, "GET, HEAD", problemHeader(f.Send("POST", path, f.Acme, nil), t, 405).Get("Allow"))
 	})
 	for _, path := range []string{"/console", "/console/", "/console/0000000000000000/main.js", "/index.html", "/runs"} {
-		f.send("GET", path, "", nil).problem(t, 404)
+		f.Send("GET", path, "", nil).Problem(t, 404)
 	}
 }
 
-func (r *reply) problemHeader(t *testing.T, status int) http.Header {
+func problemHeader(r *servertest.Reply, t *testing.T, status int) http.Header {
 	t.Helper()
-	r.problem(t, status)
-	return r.header
+	r.Problem(t, status)
+	return r.Header
 }
-
-// mask is a module that changes the user's message, the request, the arguments of tool calls, the
-// stream and the model's answer.
-const mask = `import { defineMiddleware, textOf } from "@agent-runner/middleware";
-
-const hidden = (text) => text.replace(/[\w.]+@[\w.]+\w/g, "[address]");
-
-export default defineMiddleware({
-	name: "mask", version: "1.2.0", description: "Hides addresses from the model.",
-	configSchema: { type: "object", additionalProperties: false, properties: {
-		words: { type: "array", items: { type: "string" }, description: "Hides these words, <b>too</b>." },
-		mode: { type: "string", enum: ["replace", "remove"] },
-		max: { type: "integer", minimum: 1, maximum: 10 },
-		label: { type: "object", properties: { text: { type: "string", minLength: 2 }, shown: { type: "boolean" } } },
-	} },
-	beforeAgent: ({ messages }) => ({ messages: messages.rewrite((m) => (m.role === "user" ? { ...m, content: hidden(textOf(m)) } : undefined)) }),
-	beforeModel: ({ request }) => ({ request: {
-		messages: request.messages.rewrite((m) =>
-			(m.role === "system" ? { ...m, content: textOf(m) + " <u>Be brief.</u>" } : undefined)),
-		params: { temperature: 0 },
-	} }),
-	onChunk: ({ chunks }) => ({ chunks: chunks.map((c) =>
-		(c.kind === "text" ? { ...c, text: c.text.replaceAll(",", ";") } : c)) }),
-	beforeTool: ({ call }) => ({ arguments: JSON.stringify({ ...JSON.parse(call.arguments), dry: true }) }),
-	afterModel({ response }, ctx) {
-		ctx.log.info("looked at <b>an answer</b>");
-		const { message } = response;
-		if (typeof message.content !== "string" || !message.content.includes("done")) return;
-		const content = message.content.replace("done", "finished, <i>as asked</i>");
-		return { response: { ...response, message: { ...message, content } } };
-	},
-});
-`
 
 // asker is a module with a tool, and an interrupt before each call of it.
 const asker = `import { defineMiddleware, textResult } from "@agent-runner/middleware";
@@ -199,14 +167,14 @@ func TestConsoleInBrowser(t *testing.T) {
 	}
 	b := browserInput{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS"),
 		Whole: longtest.Enabled()}
-	f := newFixture(t)
-	f.useModel(scripted.Func(consoleReply))
-	f.server.agents.Options.Journal.Originals = true // the diff of what mask changed needs the original
-	cut := &cutting{Handler: f.server, cut: map[string]bool{}}
+	f := servertest.New(t)
+	f.SetModel(scripted.Func(consoleReply))
+	f.Services.Agents.Options.Journal.Originals = true // the diff of what mask changed needs the original
+	cut := &cutting{Handler: f.Server, cut: map[string]bool{}}
 	front := httptest.NewServer(cut)
 	t.Cleanup(front.Close)
-	b.URL, b.Key, b.Operator, b.Client = front.URL, f.acme, f.operator, packClient(t, t.TempDir())
-	b.Modules = map[string]string{"mask": mask, "asker": asker, "crash": crash}
+	b.URL, b.Key, b.Operator, b.Client = front.URL, f.Acme, f.Operator, packClient(t, t.TempDir())
+	b.Modules = map[string]string{"mask": servertest.MaskModule, "asker": asker, "crash": crash}
 	received, err := json.Marshal(b)
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "console.mjs"))
@@ -216,7 +184,7 @@ func TestConsoleInBrowser(t *testing.T) {
 	t.Logf("%s", out)
 	require.Contains(t, string(out), "ok: light", "%s", out)
 	require.Contains(t, string(out), "ok: dark")
-	require.NotContains(t, string(out), f.acme, "the key is shown nowhere")
+	require.NotContains(t, string(out), f.Acme, "the key is shown nowhere")
 
 	cut.mu.Lock()
 	defer cut.mu.Unlock()

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/server/signin"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -44,37 +45,37 @@ func TestWalkThrough(t *testing.T) {
 	}
 	in := browserInput{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS")}
 	front := httptest.NewUnstartedServer(nil)
-	f := newFixture(t, withProvider(newProvider(t), func(o *signin.Options) {
+	f := servertest.New(t, servertest.WithProvider(servertest.NewProvider(t), func(o *signin.Options) {
 		o.RedirectURL = "http://" + front.Listener.Addr().String() + "/auth/callback"
 	}))
-	front.Config.Handler = f.server
+	front.Config.Handler = f.Server
 	front.Start()
 	t.Cleanup(front.Close)
-	member(t, f, "acme", "ann@acme.example", "owner")
-	f.useModel(scripted.Func(walkReply))
-	f.upload(
-		f.acme,
+	servertest.AddMember(t, f, "acme", "ann@acme.example", "owner")
+	f.SetModel(scripted.Func(walkReply))
+	f.Upload(
+		f.Acme,
 		"guard",
 		`export default { name: "guard", version: "1.0.0", gate_tool() { return { decision: "allow" }; } };`,
 	)
-	r := f.apply(f.acme, "clerk",
+	r := f.Apply(f.Acme, "clerk",
 		"model: {name: small}\ntools: {builtin: [calculator]}\nmiddlewares:\n- module: guard@1 # the first one\n")
-	require.Equal(t, 200, r.status, "%s", r.body)
+	require.Equal(t, 200, r.Status, "%s", r.Body)
 	for i := range 8 {
 		var run api.Run
-		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "clerk", Input: fmt.Sprint("Pay back order ", i)}, &run)
-		require.Equal(t, "It is done.", f.finished(f.acme, run.ID).Output)
+		f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "clerk", Input: fmt.Sprint("Pay back order ", i)}, &run)
+		require.Equal(t, "It is done.", f.Finished(f.Acme, run.ID).Output)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var background sync.WaitGroup
-	background.Go(func() { f.server.replays.Watch(ctx) })
-	background.Go(func() { f.traffic(ctx) })
-	background.Go(func() { f.checkRollouts(ctx) })
+	background.Go(func() { f.Services.Replays.Watch(ctx) })
+	background.Go(func() { traffic(f, ctx) })
+	background.Go(func() { checkRollouts(f, ctx) })
 	defer background.Wait()
 	defer cancel()
 
-	in.URL, in.Key, in.Operator = front.URL, f.acme, f.operator
+	in.URL, in.Key, in.Operator = front.URL, f.Acme, f.Operator
 	text, err := json.Marshal(in)
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "walk.mjs"))
@@ -85,18 +86,18 @@ func TestWalkThrough(t *testing.T) {
 	require.Contains(t, string(out), "ok: walk")
 
 	var a api.Agent
-	f.ok("GET", "/v1/agents/clerk@stable", f.acme, nil, &a)
+	f.OK("GET", "/v1/agents/clerk@stable", f.Acme, nil, &a)
 	require.Equal(t, int64(1), a.Version)
-	f.ok("GET", "/v1/agents/clerk@2", f.acme, nil, &a)
+	f.OK("GET", "/v1/agents/clerk@2", f.Acme, nil, &a)
 	require.Contains(t, a.YAML, "name: guard", "the entry keeps its name")
 }
 
 // checkRollouts checks rollouts until ctx is done. The server itself checks them less often.
-func (f *fixture) checkRollouts(ctx context.Context) {
+func checkRollouts(f *servertest.Fixture, ctx context.Context) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		_ = f.server.rollouts.Check(ctx, nil) // fails when ctx is done
+		_ = f.Services.Rollouts.Check(ctx, nil) // fails when ctx is done
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -105,9 +106,9 @@ func (f *fixture) checkRollouts(ctx context.Context) {
 }
 
 // traffic starts runs of clerk while a rollout is active, until ctx is done.
-func (f *fixture) traffic(ctx context.Context) {
+func traffic(f *servertest.Fixture, ctx context.Context) {
 	for ctx.Err() == nil {
-		list, _, err := f.store.Tenant("acme").ActiveRollouts(ctx, store.Page{})
+		list, _, err := f.Store.Tenant("acme").ActiveRollouts(ctx, store.Page{})
 		if err != nil || len(list) == 0 {
 			select {
 			case <-ctx.Done():
@@ -116,9 +117,9 @@ func (f *fixture) traffic(ctx context.Context) {
 			continue
 		}
 		var run api.Run
-		r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "clerk", Input: "Pay back another order"})
-		if r.status == http.StatusAccepted && json.Unmarshal(r.body, &run) == nil {
-			f.finished(f.acme, run.ID)
+		r := f.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "clerk", Input: "Pay back another order"})
+		if r.Status == http.StatusAccepted && json.Unmarshal(r.Body, &run) == nil {
+			f.Finished(f.Acme, run.ID)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 )
 
 // TestDryRun checks that a stored run is replayed with a draft that is not stored, and which keys may
@@ -15,8 +16,8 @@ import (
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	f, ids := replayFixture(t, 1)
-	try := func(key, agent, run, middlewares string) *reply {
-		return f.send("POST", "/v1/runs/"+run+"/dry-run?agent="+agent, key,
+	try := func(key, agent, run, middlewares string) *servertest.Reply {
+		return f.Send("POST", "/v1/runs/"+run+"/dry-run?agent="+agent, key,
 			[]byte("model: {name: small}\ntools: {builtin: [calculator]}\nmiddlewares: ["+middlewares+"]\n"),
 			"Content-Type", "application/yaml")
 	}
@@ -26,23 +27,23 @@ func TestDryRun(t *testing.T) {
 		{"draft", "{module: deny}", "diverged"}, // an agent that does not exist
 		{"clerk", "{module: loops, limits: {timeout: 50ms}}", "failed"},
 	} {
-		r := try(f.acme, tt.agent, ids[0], tt.middlewares)
-		require.Equal(t, 200, r.status, "%s", r.body)
+		r := try(f.Acme, tt.agent, ids[0], tt.middlewares)
+		require.Equal(t, 200, r.Status, "%s", r.Body)
 		var result api.ReplayedRun
-		require.NoError(t, json.Unmarshal(r.body, &result))
-		require.Equal(t, tt.outcome, result.Outcome, "%s: %s", tt.middlewares, r.body)
+		require.NoError(t, json.Unmarshal(r.Body, &result))
+		require.Equal(t, tt.outcome, result.Outcome, "%s: %s", tt.middlewares, r.Body)
 		require.Equal(t, ids[0], result.Run)
 	}
-	f.send("GET", "/v1/agents/draft", f.acme, nil).problem(t, 404)
+	f.Send("GET", "/v1/agents/draft", f.Acme, nil).Problem(t, 404)
 	var a api.Agent
-	f.ok("GET", "/v1/agents/clerk", f.acme, nil, &a)
+	f.OK("GET", "/v1/agents/clerk", f.Acme, nil, &a)
 	require.Equal(t, int64(1), a.Version)
 
-	p := try(f.acme, "clerk", ids[0], "{module: plain, grants: [\"http:*\"]}").problem(t, 422)
+	p := try(f.Acme, "clerk", ids[0], "{module: plain, grants: [\"http:*\"]}").Problem(t, 422)
 	require.NotEmpty(t, p.Errors, "the file is not allowed")
-	try(f.acme, "clerk", "run_other", "{module: plain}").problem(t, 404)
-	try(f.acme, "No%20Name", ids[0], "").problem(t, 422)
-	try(f.beta, "clerk", ids[0], "").problem(t, 404)
-	try(f.key("acme", string(httpapi.AgentsWrite)), "clerk", ids[0], "").problem(t, 403)
-	try(f.key("acme", string(httpapi.RunsRead)), "clerk", ids[0], "").problem(t, 403)
+	try(f.Acme, "clerk", "run_other", "{module: plain}").Problem(t, 404)
+	try(f.Acme, "No%20Name", ids[0], "").Problem(t, 422)
+	try(f.Beta, "clerk", ids[0], "").Problem(t, 404)
+	try(f.Key("acme", string(httpapi.AgentsWrite)), "clerk", ids[0], "").Problem(t, 403)
+	try(f.Key("acme", string(httpapi.RunsRead)), "clerk", ids[0], "").Problem(t, 403)
 }

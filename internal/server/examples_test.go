@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -7,14 +7,16 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 )
 
 // TestExamples checks that each operation has examples of its request and its response, and that the
 // examples match the schemas.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	doc := f.server.router.OpenAPI()
+	f := servertest.New(t)
+	doc := f.Services.Router.OpenAPI()
 	check := func(name string, m *huma.MediaType, mode huma.ValidateMode) {
 		t.Helper()
 		require.NotNil(t, m.Example, "%s has no example; add one to httpapi/examples.json", name)

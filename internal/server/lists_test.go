@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/base64"
@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -61,22 +62,22 @@ var nestedLists = []string{
 
 // listed reads a list page by page and returns its rows' ids. If between is not nil, listed calls
 // it after each page but the last, with the cursor of the next page.
-func (f *fixture) listed(
+func listed(f *servertest.Fixture,
 	path, key, rows string,
 	id []string,
 	query url.Values,
 	between func(cursor string),
 ) (ids []string) {
-	f.t.Helper()
+	f.T.Helper()
 	q := url.Values{}
 	for name, values := range query {
 		q[name] = values
 	}
 	for {
 		var page map[string]json.RawMessage
-		f.ok("GET", path+"?"+q.Encode(), key, nil, &page)
+		f.OK("GET", path+"?"+q.Encode(), key, nil, &page)
 		var list []map[string]any
-		require.NoError(f.t, json.Unmarshal(page[rows], &list))
+		require.NoError(f.T, json.Unmarshal(page[rows], &list))
 		for _, row := range list {
 			var parts []string
 			for _, field := range id {
@@ -89,9 +90,9 @@ func (f *fixture) listed(
 			return ids
 		}
 		var cursor string
-		require.NoError(f.t, json.Unmarshal(page["next_cursor"], &cursor))
-		require.NotEqual(f.t, q.Get("cursor"), cursor)
-		require.NotEmpty(f.t, list)
+		require.NoError(f.T, json.Unmarshal(page["next_cursor"], &cursor))
+		require.NotEqual(f.T, q.Get("cursor"), cursor)
+		require.NotEmpty(f.T, list)
 		if between != nil {
 			between(cursor)
 		}
@@ -100,13 +101,13 @@ func (f *fixture) listed(
 }
 
 // addRuns creates runs of a tenant without fsync, so that many begin in the same millisecond.
-func (f *fixture) addRuns(tenant string, n int) {
-	f.t.Helper()
+func addRuns(f *servertest.Fixture, tenant string, n int) {
+	f.T.Helper()
 	for i := range n {
 		require.NoError(
-			f.t,
-			f.store.Create(
-				f.t.Context(),
+			f.T,
+			f.Store.Create(
+				f.T.Context(),
 				&journal.Creation{
 					ID:     fmt.Sprintf("run_%s_%05d", tenant, i),
 					Tenant: tenant,
@@ -122,25 +123,25 @@ func (f *fixture) addRuns(tenant string, n int) {
 // TestListsByName checks that lists of agents, modules, keys and tenants are filtered by name.
 func TestListsByName(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.upload(f.acme, "plain", sources["plain"])
-	f.upload(f.acme, "deny", sources["deny"])
+	f := servertest.New(t)
+	f.Upload(f.Acme, "plain", servertest.Scripts["plain"])
+	f.Upload(f.Acme, "deny", servertest.Scripts["deny"])
 	for _, name := range []string{"clerk", "plainer"} {
-		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: none}\n").status)
+		require.Equal(t, 200, f.Apply(f.Acme, name, "model: {name: none}\n").Status)
 	}
 	for path, c := range map[string]struct{ key, rows, id, name, want string }{
-		"/v1/agents":            {f.acme, "agents", "name", "LAIN", "plainer"},
-		"/v1/keys":              {f.acme, "keys", "name", "Of acme", "key of acme"},
-		"/v1/tenants":           {f.operator, "tenants", "id", "bet", "beta"},
-		"/v1/tenants/beta/keys": {f.operator, "keys", "name", "beta", "key of beta"},
+		"/v1/agents":            {f.Acme, "agents", "name", "LAIN", "plainer"},
+		"/v1/keys":              {f.Acme, "keys", "name", "Of acme", "key of acme"},
+		"/v1/tenants":           {f.Operator, "tenants", "id", "bet", "beta"},
+		"/v1/tenants/beta/keys": {f.Operator, "keys", "name", "beta", "key of beta"},
 	} {
 		q := url.Values{"name": {c.name}}
-		require.Equal(t, []string{c.want}, f.listed(path, c.key, c.rows, []string{c.id}, q, nil), path)
+		require.Equal(t, []string{c.want}, listed(f, path, c.key, c.rows, []string{c.id}, q, nil), path)
 		q.Set("name", "nobody")
-		require.Empty(t, f.listed(path, c.key, c.rows, []string{c.id}, q, nil), path)
+		require.Empty(t, listed(f, path, c.key, c.rows, []string{c.id}, q, nil), path)
 	}
 	var modules struct{ Modules []api.Module }
-	f.ok("GET", "/v1/modules?name=Plai", f.acme, nil, &modules)
+	f.OK("GET", "/v1/modules?name=Plai", f.Acme, nil, &modules)
 	require.Len(t, modules.Modules, 1)
 	require.Equal(t, "plain", modules.Modules[0].Names[0].Name)
 }
@@ -152,9 +153,9 @@ func TestListsSkipNoRuns(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
 	const n = 6327
-	f := newFixture(t)
-	f.addRuns("acme", n)
-	f.addRuns("beta", 10)
+	f := servertest.New(t)
+	addRuns(f, "acme", n)
+	addRuns(f, "beta", 10)
 	for _, c := range []struct {
 		query url.Values
 		want  int
@@ -166,7 +167,7 @@ func TestListsSkipNoRuns(t *testing.T) {
 		{url.Values{"limit": {"50"}, "status": {"paused"}}, 0},
 	} {
 		seen := map[string]bool{}
-		for _, id := range f.listed("/v1/runs", f.acme, "runs", []string{"id"}, c.query, nil) {
+		for _, id := range listed(f, "/v1/runs", f.Acme, "runs", []string{"id"}, c.query, nil) {
 			require.False(t, seen[id], "%s is listed twice", id)
 			require.True(t, strings.HasPrefix(id, "run_acme_"), id)
 			seen[id] = true
@@ -176,7 +177,7 @@ func TestListsSkipNoRuns(t *testing.T) {
 }
 
 // populateThread creates the thread thr_long of a tenant with n messages.
-func populateThread(t *testing.T, f *fixture, tenant *store.Tenant, n int) {
+func populateThread(t *testing.T, f *servertest.Fixture, tenant *store.Tenant, n int) {
 	t.Helper()
 	_, err := tenant.CreateThread(t.Context(), &store.Thread{ID: "thr_long"})
 	require.NoError(t, err)
@@ -187,16 +188,16 @@ func populateThread(t *testing.T, f *fixture, tenant *store.Tenant, n int) {
 	for i := range n {
 		end.Items = append(end.Items, fmt.Appendf(nil, `{"id":"m%d","role":"user","content":"hi"}`, i))
 	}
-	require.NoError(t, f.store.Commit(t.Context(), &journal.Commit{Run: run, Epoch: 1, Entry: 1, First: 1, Thread: end,
+	require.NoError(t, f.Store.Commit(t.Context(), &journal.Commit{Run: run, Epoch: 1, Entry: 1, First: 1, Thread: end,
 		Progress: &journal.Progress{Status: journal.StatusFinished}}))
 }
 
 // populateLists creates at least n rows in each list of acme, beta and the operator.
-func populateLists(t *testing.T, f *fixture, n int) {
+func populateLists(t *testing.T, f *servertest.Fixture, n int) {
 	t.Helper()
 	ctx := t.Context()
 	for _, id := range []string{"acme", "beta"} {
-		tenant := f.store.Tenant(id)
+		tenant := f.Store.Tenant(id)
 		for i := range n {
 			name := fmt.Sprintf("n%02d", i)
 			_, err := tenant.PutAgent(ctx, name, []byte("name: "+name+"\n"), nil)
@@ -213,25 +214,25 @@ func populateLists(t *testing.T, f *fixture, n int) {
 			require.NoError(t, tenant.SetSecret(ctx, name, []byte("x")))
 			_, err = tenant.AddMember(ctx, &store.Member{Email: name + "@example.com", Role: "viewer"})
 			require.NoError(t, err)
-			_, err = f.store.MapGroup(ctx, name, tenant.ID(), "viewer")
+			_, err = f.Store.MapGroup(ctx, name, tenant.ID(), "viewer")
 			require.NoError(t, err)
 			require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: name, Runs: 1}))
 			_, err = tenant.CreateThread(ctx, &store.Thread{ID: "thr_" + name})
 			require.NoError(t, err)
-			issuer := keyID(f.key(id, string(httpapi.RunsRead)))
+			issuer := servertest.KeyID(f.Key(id, string(httpapi.RunsRead)))
 			_, _, err = tenant.CreateToken(ctx, &store.Token{Issuer: issuer, Subject: name}, time.Minute)
 			require.NoError(t, err)
 		}
 		populateThread(t, f, tenant, n)
-		f.addRuns(id, n)
+		addRuns(f, id, n)
 	}
 	for i := range n {
-		_, err := f.store.CreateTenant(ctx, fmt.Sprintf("t%02d", i), "", store.TenantQuota{}, nil)
+		_, err := f.Store.CreateTenant(ctx, fmt.Sprintf("t%02d", i), "", store.TenantQuota{}, nil)
 		require.NoError(t, err)
-		require.NoError(t, f.store.Block(ctx, fmt.Sprintf("%064x", i), "why"))
-		info, err := f.store.Run(ctx, fmt.Sprintf("run_beta_%05d", i))
+		require.NoError(t, f.Store.Block(ctx, fmt.Sprintf("%064x", i), "why"))
+		info, err := f.Store.Run(ctx, fmt.Sprintf("run_beta_%05d", i))
 		require.NoError(t, err)
-		require.NoError(t, f.store.Quarantine(ctx, info, &store.Evidence{Run: info.ID, Tenant: "beta", Reason: "why"}))
+		require.NoError(t, f.Store.Quarantine(ctx, info, &store.Evidence{Run: info.ID, Tenant: "beta", Reason: "why"}))
 	}
 }
 
@@ -239,18 +240,18 @@ func populateLists(t *testing.T, f *fixture, n int) {
 // rejects invalid cursors and those of other lists and tenants.
 func TestListsHaveCursors(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	populateLists(t, f, 5)
 	cursors := map[string]string{} // cursors of acme and of the operator, by path
 	for _, l := range lists {
-		key := f.acme
+		key := f.Acme
 		if l.operator {
-			key = f.operator
+			key = f.Operator
 		}
-		whole := f.listed(l.path, key, l.rows, l.id, nil, nil)
+		whole := listed(f, l.path, key, l.rows, l.id, nil, nil)
 		require.GreaterOrEqual(t, len(whole), 5, l.path)
 		for _, limit := range []string{"1", "2", "3"} {
-			got := f.listed(
+			got := listed(f,
 				l.path,
 				key,
 				l.rows,
@@ -273,19 +274,19 @@ func TestListsHaveCursors(t *testing.T) {
 			"B" + cursors[l.path][1:],
 			base64.StdEncoding.EncodeToString([]byte("2026-01-01T00:00:00Z")),
 		} {
-			p := f.send("GET", l.path+"?cursor="+url.QueryEscape(bad), key, nil).problem(t, 400, l.path, bad)
+			p := f.Send("GET", l.path+"?cursor="+url.QueryEscape(bad), key, nil).Problem(t, 400, l.path, bad)
 			require.Contains(t, p.Detail, "first page", "the problem says how to continue")
 			require.Equal(t, "query.cursor", p.Errors[0].Location)
 		}
 		for _, limit := range []string{"0", "-1", "10001", "x"} {
-			f.send("GET", l.path+"?limit="+limit, key, nil).problem(t, 422, l.path, limit)
+			f.Send("GET", l.path+"?limit="+limit, key, nil).Problem(t, 422, l.path, limit)
 		}
 	}
 	for _, l := range lists {
 		for from, cursor := range cursors {
-			key := f.acme
+			key := f.Acme
 			if l.operator {
-				key = f.operator
+				key = f.Operator
 			}
 			want := 400
 			if strings.TrimPrefix(from, "/v1/tenants/acme") == strings.TrimPrefix(l.path, "/v1/tenants/acme") ||
@@ -296,15 +297,15 @@ func TestListsHaveCursors(t *testing.T) {
 			require.Equal(
 				t,
 				want,
-				f.send("GET", l.path+"?cursor="+cursor, key, nil).status,
+				f.Send("GET", l.path+"?cursor="+cursor, key, nil).Status,
 				"the cursor of %s at %s",
 				from,
 				l.path,
 			)
 		}
 		if !l.operator {
-			f.send("GET", l.path+"?cursor="+cursors[l.path], f.beta, nil).
-				problem(t, 400, "a cursor of another tenant at ", l.path)
+			f.Send("GET", l.path+"?cursor="+cursors[l.path], f.Beta, nil).
+				Problem(t, 400, "a cursor of another tenant at ", l.path)
 		}
 	}
 }
@@ -313,7 +314,7 @@ func TestListsHaveCursors(t *testing.T) {
 // variable lists.
 func TestListsAreInTheDocument(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	var doc struct {
 		Paths map[string]map[string]struct {
 			ID         string `json:"operationId"`
@@ -331,7 +332,7 @@ func TestListsAreInTheDocument(t *testing.T) {
 		}
 		Components struct{ Schemas map[string]map[string]any }
 	}
-	f.ok("GET", "/openapi.json", "", nil, &doc)
+	f.OK("GET", "/openapi.json", "", nil, &doc)
 	known, found := slices.Clone(nestedLists), []string{}
 	for _, l := range lists {
 		known = append(known, strings.NewReplacer("acme", "{tenant}", "thr_long", "{thread}").Replace(l.path))
@@ -360,7 +361,7 @@ func TestListsAreInTheDocument(t *testing.T) {
 				require.True(t, deprecated, "%s of %s", old, path)
 			}
 		}
-		answer := resolve(doc.Components.Schemas, op.Responses["200"].Content["application/json"].Schema)
+		answer := servertest.ResolveSchema(doc.Components.Schemas, op.Responses["200"].Content["application/json"].Schema)
 		require.Contains(t, answer["properties"], "next_cursor", path)
 	}
 	require.ElementsMatch(t, known, found, "add new lists to the table lists")
@@ -370,30 +371,30 @@ func TestListsAreInTheDocument(t *testing.T) {
 // and cannot be combined with a cursor.
 func TestDeprecatedParameters(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	populateLists(t, f, 5)
-	all := f.listed("/v1/agents", f.acme, "agents", []string{"name"}, nil, nil)
+	all := listed(f, "/v1/agents", f.Acme, "agents", []string{"name"}, nil, nil)
 	require.Equal(
 		t,
 		all[2:],
-		f.listed("/v1/agents", f.acme, "agents", []string{"name"}, url.Values{"after": {"n01"}}, nil),
+		listed(f, "/v1/agents", f.Acme, "agents", []string{"name"}, url.Values{"after": {"n01"}}, nil),
 	)
-	tenants := f.listed("/v1/tenants", f.operator, "tenants", []string{"id"}, url.Values{"after": {"beta"}}, nil)
+	tenants := listed(f, "/v1/tenants", f.Operator, "tenants", []string{"id"}, url.Values{"after": {"beta"}}, nil)
 	require.Equal(t, []string{"t00", "t01", "t02", "t03", "t04"}, tenants)
 	hour := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }
-	runs := f.listed("/v1/runs", f.acme, "runs", []string{"id"}, url.Values{"before": {hour(time.Hour)}}, nil)
+	runs := listed(f, "/v1/runs", f.Acme, "runs", []string{"id"}, url.Values{"before": {hour(time.Hour)}}, nil)
 	require.Len(t, runs, 5+1, "and the run of the thread")
-	require.Empty(t, f.listed("/v1/runs", f.acme, "runs", []string{"id"}, url.Values{"before": {hour(-time.Hour)}}, nil))
+	require.Empty(t, listed(f, "/v1/runs", f.Acme, "runs", []string{"id"}, url.Values{"before": {hour(-time.Hour)}}, nil))
 
 	for path, key := range map[string]string{
-		"/v1/agents?after=n01": f.acme, "/v1/tenants?after=beta": f.operator, "/v1/runs?before=" + hour(time.Hour): f.acme,
+		"/v1/agents?after=n01": f.Acme, "/v1/tenants?after=beta": f.Operator, "/v1/runs?before=" + hour(time.Hour): f.Acme,
 	} {
 		var page struct {
 			Next string `json:"next_cursor"`
 		}
-		f.ok("GET", path+"&limit=2", key, nil, &page)
+		f.OK("GET", path+"&limit=2", key, nil, &page)
 		require.NotEmpty(t, page.Next, "clients can switch to cursors")
-		p := f.send("GET", path+"&cursor="+page.Next, key, nil).problem(t, 400, path)
+		p := f.Send("GET", path+"&cursor="+page.Next, key, nil).Problem(t, 400, path)
 		require.Contains(t, p.Detail, "mutually exclusive")
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -20,7 +21,7 @@ import (
 // metric, and only tests that exist.
 func TestPlatformIsDocumented(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	text, err := os.ReadFile("../../docs/platform.md")
 	require.NoError(t, err)
 	names := httpapi.OperatorScopes()
@@ -30,7 +31,7 @@ func TestPlatformIsDocumented(t *testing.T) {
 			names = append(names, name)
 		}
 	}
-	metrics := f.ok("GET", "/metrics", f.operator, nil, nil).body
+	metrics := f.OK("GET", "/metrics", f.Operator, nil, nil).Body
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (agent_runner_\w+)`).FindAllSubmatch(metrics, -1) {
 		names = append(names, string(m[1]))
 	}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -12,69 +12,14 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
-	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/gateway"
-	"github.com/agent-runner/agent-runner/internal/server/policy"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 )
-
-// loud is a module that changes answers to upper case, and logs.
-const loud = `import { defineMiddleware } from "@agent-runner/middleware";
-
-export default defineMiddleware({
-	name: "loud",
-	afterModel({ response }, ctx) {
-		ctx.log.info("making it loud");
-		const { message } = response;
-		if (typeof message.content !== "string" || message.content === "") return;
-		return { response: { ...response, message: { ...message, content: message.content.toUpperCase() } } };
-	},
-});
-`
-
-// platform returns a fixture with an operator's model that acme may use.
-func platform(t *testing.T, replies ...scripted.Reply) *fixture {
-	t.Helper()
-	f := newFixture(t)
-	f.model(replies...)
-	return f
-}
-
-// model sets the operator's model, which acme may use.
-func (f *fixture) model(replies ...scripted.Reply) {
-	f.t.Helper()
-	f.useModel(scripted.New(replies...))
-}
-
-func (f *fixture) useModel(m model.Model) {
-	t := f.t
-	t.Helper()
-	served, err := openaitest.New(m)
-	require.NoError(t, err)
-	t.Cleanup(served.Close)
-	f.server.agents.Options.Getenv = func(name string) string {
-		return map[string]string{agentfile.EnvBaseURL: served.URL, agentfile.EnvAPIKey: "the operator's own key"}[name]
-	}
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
-}
-
-func (f *fixture) upload(key, name, source string) {
-	f.t.Helper()
-	r := f.send(
-		"PUT",
-		"/v1/modules?name="+name+"&version=1",
-		key,
-		[]byte(source),
-		"Content-Type",
-		"application/javascript",
-	)
-	require.Less(f.t, r.status, 300, "%s", r.body)
-}
 
 // TestPlatform checks that a tenant's module runs in the tenant's agent, inside the operator's
 // rings, which the tenant cannot see.
@@ -83,21 +28,25 @@ func TestPlatform(t *testing.T) {
 	usage := &abi.Usage{PromptTokens: 7, CompletionTokens: 3, TotalTokens: 10}
 	reply := scripted.Text("hello from the model")
 	reply.Response.Usage = usage
-	f := platform(t, reply, reply)
-	f.upload(f.acme, "loud", loud)
-	f.upload(f.operator, "stamp", strings.NewReplacer("loud", "stamp", ".toUpperCase()", ` + " (checked)"`).Replace(loud))
-	require.Equal(t, 200, f.apply(f.operator, "rings", "model: {name: none}\nrings: {outer: [{module: stamp}]}\n").status)
-	require.Equal(t, 200, f.apply(f.acme, "greeter", "model: {name: small}\nmiddlewares: [{module: loud}]\n").status)
+	f := servertest.NewWithReplies(t, reply, reply)
+	f.Upload(f.Acme, "loud", servertest.LoudModule)
+	f.Upload(
+		f.Operator,
+		"stamp",
+		strings.NewReplacer("loud", "stamp", ".toUpperCase()", ` + " (checked)"`).Replace(servertest.LoudModule),
+	)
+	require.Equal(t, 200, f.Apply(f.Operator, "rings", "model: {name: none}\nrings: {outer: [{module: stamp}]}\n").Status)
+	require.Equal(t, 200, f.Apply(f.Acme, "greeter", "model: {name: small}\nmiddlewares: [{module: loud}]\n").Status)
 
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, &run)
-	done := f.finished(f.acme, run.ID)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "greeter", Input: "hi"}, &run)
+	done := f.Finished(f.Acme, run.ID)
 	require.Equal(t, "HELLO FROM THE MODEL (checked)", done.Output)
 	require.Len(t, done.Modules, 1)
 	require.Positive(t, done.Fuel)
 
 	var trace struct{ Timelines []api.Timeline }
-	f.ok("GET", "/v1/runs/"+run.ID+"/trace", f.acme, nil, &trace)
+	f.OK("GET", "/v1/runs/"+run.ID+"/trace", f.Acme, nil, &trace)
 	require.Len(t, trace.Timelines, 1)
 	var spans []string
 	for _, s := range trace.Timelines[0].Spans {
@@ -105,9 +54,9 @@ func TestPlatform(t *testing.T) {
 	}
 	require.Equal(t, []string{"run ", "model ", "hook loud"}, spans)
 	all := string(
-		f.send("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil).body,
+		f.Send("GET", "/v1/runs/"+run.ID+"/events", f.Acme, nil).Body,
 	) + string(
-		f.send("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil).body,
+		f.Send("GET", "/v1/runs/"+run.ID+"/history", f.Acme, nil).Body,
 	)
 	require.NotContains(t, all, "stamp")
 	require.Contains(t, all, "making it loud")
@@ -124,22 +73,22 @@ func TestPlatform(t *testing.T) {
 			Fuel          int64
 		}
 	}
-	f.ok("GET", "/v1/usage", f.acme, nil, &used)
+	f.OK("GET", "/v1/usage", f.Acme, nil, &used)
 	require.Len(t, used.Rows, 2)
 	require.Equal(t, int64(7), used.Rows[0].Prompt)
 	require.Equal(t, done.Fuel, used.Total.Fuel)
-	metrics := string(f.send("GET", "/metrics", f.operator, nil).body)
+	metrics := string(f.Send("GET", "/metrics", f.Operator, nil).Body)
 	require.Contains(t, metrics, `agent_runner_run_seconds_count{outcome="stop"} 1`)
 	require.Contains(t, metrics, `agent_runner_http_request_seconds_count{route="POST /v1/runs",status="2xx"} 1`)
 	require.NotContains(t, metrics, "acme")
 
 	// Another tenant has neither the model nor the module.
-	f.send("PUT", "/v1/agents/greeter", f.beta, []byte("model: {name: small}\nmiddlewares: [{module: loud}]\n"), "Content-Type", "application/yaml").
-		problem(t, 422)
-	require.Equal(t, 200, f.apply(f.beta, "greeter", "model: {name: small}\n").status)
+	f.Send("PUT", "/v1/agents/greeter", f.Beta, []byte("model: {name: small}\nmiddlewares: [{module: loud}]\n"), "Content-Type", "application/yaml").
+		Problem(t, 422)
+	require.Equal(t, 200, f.Apply(f.Beta, "greeter", "model: {name: small}\n").Status)
 	require.Contains(
 		t,
-		f.send("POST", "/v1/runs", f.beta, api.StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail,
+		f.Send("POST", "/v1/runs", f.Beta, api.StartRun{Agent: "greeter", Input: "hi"}).Problem(t, 422).Detail,
 		"no key",
 	)
 }
@@ -148,16 +97,16 @@ func TestPlatform(t *testing.T) {
 // the operator's network, and that its error does not contain the operator's key.
 func TestTenantsEndpointGetsNoOperatorKey(t *testing.T) {
 	t.Parallel()
-	f := platform(t, scripted.Text("x"))
-	inside := f.server.agents.Options.Getenv(agentfile.EnvBaseURL)
+	f := servertest.NewWithReplies(t, scripted.Text("x"))
+	inside := f.Services.Agents.Options.Getenv(agentfile.EnvBaseURL)
 	require.Equal(
 		t,
 		200,
-		f.apply(f.acme, "spy", "model: {name: small, base_url: "+inside+"}\nlimits: {max_steps: 1}\n").status,
+		f.Apply(f.Acme, "spy", "model: {name: small, base_url: "+inside+"}\nlimits: {max_steps: 1}\n").Status,
 	)
 	var run api.Run
-	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "spy", Input: "hi"}, &run)
-	done := f.finished(f.acme, run.ID)
+	f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "spy", Input: "hi"}, &run)
+	done := f.Finished(f.Acme, run.ID)
 	require.Equal(t, "error", done.FinishReason)
 	require.NotContains(t, done.Error, "the operator's own key")
 	require.Contains(t, done.Error, "private")
@@ -166,15 +115,19 @@ func TestTenantsEndpointGetsNoOperatorKey(t *testing.T) {
 // TestOpenAIClient checks that OpenAI's official client runs a tenant's agent.
 func TestOpenAIClient(t *testing.T) {
 	t.Parallel()
-	f := platform(t, scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)), scripted.Text("done as asked"))
-	f.upload(f.acme, "loud", loud)
-	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: loud}]\n").status)
+	f := servertest.NewWithReplies(
+		t,
+		scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)),
+		scripted.Text("done as asked"),
+	)
+	f.Upload(f.Acme, "loud", servertest.LoudModule)
+	require.Equal(t, 200, f.Apply(f.Acme, "agent", "model: {name: small}\nmiddlewares: [{module: loud}]\n").Status)
 	const tools = `"tools":[{"type":"function","function":{"name":"show","parameters":{"type":"object"}}}]`
 	out := npmtest.Script(
 		t,
 		"agentmodel/testdata/client.mjs",
-		"OPENAI_URL="+f.url+"/v1",
-		"OPENAI_KEY="+f.acme,
+		"OPENAI_URL="+f.URL+"/v1",
+		"OPENAI_KEY="+f.Acme,
 		`OPENAI_STEPS=[{"stream":true,"messages":[{"role":"user","content":"Show it"}],`+tools+`},{"results":["seen"],`+tools+`},{"model":"nobody","messages":[{"role":"user","content":"hi"}]}]`,
 	)
 	var lines []map[string]any
@@ -189,7 +142,7 @@ func TestOpenAIClient(t *testing.T) {
 	require.Contains(t, lines[2]["failed"], "nobody")
 	require.InDelta(t, 404, lines[2]["status"], 0)
 	var models struct{ Data []gateway.Model }
-	f.ok("GET", "/v1/models", f.acme, nil, &models)
+	f.OK("GET", "/v1/models", f.Acme, nil, &models)
 	require.Equal(t, "agent", models.Data[0].ID)
 }
 
@@ -197,9 +150,13 @@ func TestOpenAIClient(t *testing.T) {
 // front end.
 func TestAGUIClient(t *testing.T) {
 	t.Parallel()
-	f := platform(t, scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)), scripted.Text("done as asked"))
-	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
-	out := npmtest.Script(t, "testdata/agui.mjs", "AGUI_URL="+f.url+"/v1/agents/agent/agui", "AGUI_KEY="+f.acme)
+	f := servertest.NewWithReplies(
+		t,
+		scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)),
+		scripted.Text("done as asked"),
+	)
+	require.Equal(t, 200, f.Apply(f.Acme, "agent", "model: {name: small}\n").Status)
+	out := npmtest.Script(t, "testdata/agui.mjs", "AGUI_URL="+f.URL+"/v1/agents/agent/agui", "AGUI_KEY="+f.Acme)
 	var said struct {
 		Events   []string
 		Messages []struct {
@@ -213,7 +170,7 @@ func TestAGUIClient(t *testing.T) {
 	last := said.Messages[len(said.Messages)-1]
 	require.Equal(t, "done as asked", last.Content, out)
 	var list struct{ Runs []api.Run }
-	f.ok("GET", "/v1/runs", f.acme, nil, &list)
+	f.OK("GET", "/v1/runs", f.Acme, nil, &list)
 	require.Len(t, list.Runs, 1, "one run, that waited in between")
 }
 
@@ -222,13 +179,13 @@ func TestAGUIClient(t *testing.T) {
 // If this is not enough, the request fails and can be repeated.
 func TestNoMemoryForImages(t *testing.T) {
 	t.Parallel()
-	f := platform(t, scripted.Text("one"), scripted.Text("two"))
+	f := servertest.NewWithReplies(t, scripted.Text("one"), scripted.Text("two"))
 	for _, name := range []string{"first", "second", "third"} {
-		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: small}\n").status)
+		require.Equal(t, 200, f.Apply(f.Acme, name, "model: {name: small}\n").Status)
 	}
-	require.Equal(t, 200, f.apply(f.operator, "its", "model: {name: small}\n").status)
-	pool := f.server.pool
-	other, err := pool.Open(t.Context(), f.store.Tenant(""), agents.Spec{Agent: "its"})
+	require.Equal(t, 200, f.Apply(f.Operator, "its", "model: {name: small}\n").Status)
+	pool := f.Services.Pool
+	other, err := pool.Open(t.Context(), f.Store.Tenant(""), agents.Spec{Agent: "its"})
 	require.NoError(t, err)
 	other.Release()
 	room := 2 // the other agent, and the new one
@@ -240,11 +197,11 @@ func TestNoMemoryForImages(t *testing.T) {
 	}
 	for _, name := range []string{"first", "second"} {
 		var run api.Run
-		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"}, &run)
-		require.Empty(t, f.finished(f.acme, run.ID).Error)
+		f.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: name, Input: "hi"}, &run)
+		require.Empty(t, f.Finished(f.Acme, run.ID).Error)
 		require.Eventually(
 			t,
-			func() bool { return !f.server.runs.InProgress("acme", run.ID) },
+			func() bool { return !f.Services.Runs.InProgress("acme", run.ID) },
 			5*time.Second,
 			time.Millisecond,
 		)
@@ -256,20 +213,20 @@ func TestNoMemoryForImages(t *testing.T) {
 	room = 3
 	var held []*agents.Handle
 	for _, name := range []string{"first", "second"} {
-		o, err := pool.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: name})
+		o, err := pool.Open(t.Context(), f.Store.Tenant("acme"), agents.Spec{Agent: name})
 		require.NoError(t, err)
 		held = append(held, o)
 	}
-	r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "third", Input: "hi"})
-	require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again")
-	require.Equal(t, "60", r.header.Get("Retry-After"))
+	r := f.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "third", Input: "hi"})
+	require.Contains(t, r.Problem(t, 503).Detail, "end runs, or try again")
+	require.Equal(t, "60", r.Header.Get("Retry-After"))
 	for path, body := range map[string]string{
 		"/v1/chat/completions":  `{"model":"third","messages":[{"role":"user","content":"hi"}]}`,
 		"/v1/agents/third/agui": `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`,
 	} {
-		r := f.send("POST", path, f.acme, []byte(body))
-		require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again", path)
-		require.Equal(t, "60", r.header.Get("Retry-After"), path)
+		r := f.Send("POST", path, f.Acme, []byte(body))
+		require.Contains(t, r.Problem(t, 503).Detail, "end runs, or try again", path)
+		require.Equal(t, "60", r.Header.Get("Retry-After"), path)
 	}
 	require.Equal(t, 3, pool.Len())
 
@@ -280,18 +237,18 @@ func TestNoMemoryForImages(t *testing.T) {
 	pool.EvictTenant("acme")
 	require.Equal(t, 1, pool.Len())
 	room = 1
-	o, err := pool.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: "third"})
+	o, err := pool.Open(t.Context(), f.Store.Tenant("acme"), agents.Spec{Agent: "third"})
 	require.NoError(t, err)
 	o.Release()
 }
 
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-1"}, nil)
-	r := f.ok("GET", "/v1/secrets", f.acme, nil, nil)
-	require.Contains(t, string(r.body), "OPENAI_API_KEY")
-	require.NotContains(t, string(r.body), "sk-1")
-	require.NotContains(t, string(f.ok("GET", "/v1/secrets", f.beta, nil, nil).body), "OPENAI")
-	f.ok("DELETE", "/v1/secrets/OPENAI_API_KEY", f.acme, nil, nil)
+	f := servertest.New(t)
+	f.OK("PUT", "/v1/secrets/OPENAI_API_KEY", f.Acme, map[string]any{"value": "sk-1"}, nil)
+	r := f.OK("GET", "/v1/secrets", f.Acme, nil, nil)
+	require.Contains(t, string(r.Body), "OPENAI_API_KEY")
+	require.NotContains(t, string(r.Body), "sk-1")
+	require.NotContains(t, string(f.OK("GET", "/v1/secrets", f.Beta, nil, nil).Body), "OPENAI")
+	f.OK("DELETE", "/v1/secrets/OPENAI_API_KEY", f.Acme, nil, nil)
 }

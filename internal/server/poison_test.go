@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/storetest"
 )
@@ -74,14 +75,14 @@ func TestPoisonRun(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(m.Close)
 			ended := p.start(f, where, m.URL)
-			require.Equal(t, 200, p.server.apply(f.acme, "agent", "model: {name: small, retries: 0}\n").status)
+			require.Equal(t, 200, p.server.Apply(f.Acme, "agent", "model: {name: small, retries: 0}\n").Status)
 			ids := map[string]string{} // of runs, by input
 			for _, input := range []string{"a", "b", "c", "poison"} {
 				var run api.Run
-				p.server.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: input}, &run)
+				p.server.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "agent", Input: input}, &run)
 				ids[input] = run.ID
 			}
-			status := func(input string) journal.Status { return f.statusOf(ids[input]) }
+			status := func(input string) journal.Status { return statusOf(f, ids[input]) }
 			require.Eventually(t, func() bool {
 				select {
 				case <-ended:
@@ -92,7 +93,7 @@ func TestPoisonRun(t *testing.T) {
 					status("b") == journal.StatusFinished && status("c") == journal.StatusFinished
 			}, 2*time.Minute, 50*time.Millisecond)
 			require.LessOrEqual(t, p.kills, 4, "with the others, beside the others, alone twice")
-			list, _, err := f.store.Quarantined(t.Context(), store.Page{Limit: 9})
+			list, _, err := f.Store.Quarantined(t.Context(), store.Page{Limit: 9})
 			require.NoError(t, err)
 			require.Len(t, list, 1)
 			require.Contains(
@@ -101,11 +102,11 @@ func TestPoisonRun(t *testing.T) {
 				"4 servers ended while they executed the run, 2 of them while they executed nothing else",
 			)
 			require.Eventually(t, func() bool {
-				return p.server.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "new"}).status < 300
+				return p.server.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "agent", Input: "new"}).Status < 300
 			}, time.Minute, 100*time.Millisecond, "new runs are accepted again")
 
-			require.NoError(t, f.store.Release(t.Context(), list[0].Run))
-			crashes, err := f.store.RunCrashes(t.Context(), list[0].Run, "none")
+			require.NoError(t, f.Store.Release(t.Context(), list[0].Run))
+			crashes, err := f.Store.RunCrashes(t.Context(), list[0].Run, "none")
 			require.NoError(t, err)
 			require.Empty(t, crashes, "a release forgets them")
 		})
@@ -124,25 +125,25 @@ func TestKillDuringTrial(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	ended := p.start(f, where, m.URL)
-	require.Equal(t, 200, p.server.apply(f.acme, "agent", "model: {name: small, retries: 0}\n").status)
+	require.Equal(t, 200, p.server.Apply(f.Acme, "agent", "model: {name: small, retries: 0}\n").Status)
 	var run api.Run
-	p.server.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "poison"}, &run)
+	p.server.OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "agent", Input: "poison"}, &run)
 	require.Eventually(t, func() bool {
 		select {
 		case <-ended:
 			ended = p.start(f, where, m.URL)
 		default:
 		}
-		return f.statusOf(run.ID) == journal.StatusFinished
+		return statusOf(f, run.ID) == journal.StatusFinished
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, 3, p.kills)
-	p.server.ok("GET", "/v1/runs/"+run.ID, f.acme, nil, &run)
+	p.server.OK("GET", "/v1/runs/"+run.ID, f.Acme, nil, &run)
 	require.Empty(t, run.Error)
 }
 
-// start starts a server that the poison kills. ended is closed when its process has ended.
-func (p *poison) start(f *fixture, where, url string) (ended chan struct{}) {
-	server := f.start(where, url)
+// startProcess starts a server that the poison kills. ended is closed when its process has ended.
+func (p *poison) start(f *servertest.Fixture, where, url string) (ended chan struct{}) {
+	server := startProcess(f, where, url)
 	p.mu.Lock()
 	p.server = server
 	p.mu.Unlock()

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -14,19 +14,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/quarantine"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // A deadServer is a server whose process ended without a clean exit.
 type deadServer struct {
-	f     *fixture
+	f     *servertest.Fixture
 	owner string
 }
 
 // run creates a run of acme that the server executes. Its lease expires at once.
 func (d *deadServer) run(t *testing.T, id string) {
 	t.Helper()
-	err := d.f.store.Create(
+	err := d.f.Store.Create(
 		t.Context(),
 		&journal.Creation{
 			ID:     id,
@@ -45,23 +46,23 @@ func (d *deadServer) run(t *testing.T, id string) {
 func (d *deadServer) dies(t *testing.T, pressure int64, runs ...store.RunAccount) {
 	t.Helper()
 	p := &store.Process{Owner: d.owner, Node: "node", Pressure: pressure, Used: pressure, Limit: 1000}
-	require.NoError(t, d.f.store.Heartbeat(t.Context(), p, runs))
+	require.NoError(t, d.f.Store.Heartbeat(t.Context(), p, runs))
 	require.Eventually(t, func() bool {
-		death, err := d.f.store.CrashOf(t.Context(), d.owner, "")
+		death, err := d.f.Store.CrashOf(t.Context(), d.owner, "")
 		return err == nil && death != nil
 	}, 20*time.Second, 20*time.Millisecond)
 }
 
-func (f *fixture) statusOf(id string) journal.Status {
-	info, err := f.store.Run(f.t.Context(), id)
-	require.NoError(f.t, err)
+func statusOf(f *servertest.Fixture, id string) journal.Status {
+	info, err := f.Store.Run(f.T.Context(), id)
+	require.NoError(f.T, err)
 	return info.Status
 }
 
 // quarantined returns the ids of the quarantined runs.
-func (f *fixture) quarantined() (ids []string) {
+func quarantined(f *servertest.Fixture) (ids []string) {
 	var list struct{ Runs []api.QuarantinedRun }
-	f.ok("GET", "/v1/quarantine", f.operator, nil, &list)
+	f.OK("GET", "/v1/quarantine", f.Operator, nil, &list)
 	for _, r := range list.Runs {
 		ids = append(ids, r.Run)
 	}
@@ -69,11 +70,11 @@ func (f *fixture) quarantined() (ids []string) {
 }
 
 // settles takes over runs and ends trials repeatedly until fn returns true.
-func (f *fixture) settles(what string, fn func() bool) {
-	f.t.Helper()
-	require.Eventually(f.t, func() bool {
-		require.NoError(f.t, f.server.runs.TakeOverAll(f.t.Context()))
-		f.server.quarantine.EndTrial(f.t.Context(), time.Now(), overload.State{})
+func settles(f *servertest.Fixture, what string, fn func() bool) {
+	f.T.Helper()
+	require.Eventually(f.T, func() bool {
+		require.NoError(f.T, f.Services.Runs.TakeOverAll(f.T.Context()))
+		f.Services.Quarantine.EndTrial(f.T.Context(), time.Now(), overload.State{})
 		return fn()
 	}, 20*time.Second, 20*time.Millisecond, what)
 }
@@ -84,7 +85,11 @@ func (f *fixture) settles(what string, fn func() bool) {
 func TestQuarantine(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"greeter": servertest.HelloAgent},
+		servertest.WithOwner("here"),
+	)
 	d := &deadServer{f, "dead"}
 	for _, id := range []string{"run_honest", "run_flood", "run_large", "run_third"} {
 		d.run(t, id)
@@ -97,33 +102,33 @@ func TestQuarantine(t *testing.T) {
 		store.RunAccount{Run: "run_large", Held: 101, Share: 100},
 		store.RunAccount{Run: "run_third", Held: 101, Share: 100},
 	)
-	f.settles(
+	settles(f,
 		"honest",
-		func() bool { return f.statusOf("run_honest") == journal.StatusFinished && len(f.quarantined()) == 3 },
+		func() bool { return statusOf(f, "run_honest") == journal.StatusFinished && len(quarantined(f)) == 3 },
 	)
-	require.Equal(t, []string{"run_flood", "run_large", "run_third"}, f.quarantined())
+	require.Equal(t, []string{"run_flood", "run_large", "run_third"}, quarantined(f))
 
 	var run api.Run
-	f.ok("GET", "/v1/runs/run_flood", f.acme, nil, &run)
+	f.OK("GET", "/v1/runs/run_flood", f.Acme, nil, &run)
 	require.Equal(t, "quarantined", run.Status)
 	require.Contains(t, run.Error, "its share of 100 bytes; cancel the run, or ask the operator")
 	var list struct{ Runs []api.Run }
-	f.ok("GET", "/v1/runs?status=quarantined", f.acme, nil, &list)
+	f.OK("GET", "/v1/runs?status=quarantined", f.Acme, nil, &list)
 	require.Len(t, list.Runs, 3)
-	f.send("POST", "/v1/runs", f.acme, api.StartRun{
+	f.Send("POST", "/v1/runs", f.Acme, api.StartRun{
 		Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")},
 	}).
-		problem(t, 409)
-	f.send("GET", "/v1/quarantine", f.acme, nil).problem(t, 403)
-	f.send("DELETE", "/v1/quarantine/run_flood", f.acme, nil).problem(t, 403)
+		Problem(t, 409)
+	f.Send("GET", "/v1/quarantine", f.Acme, nil).Problem(t, 403)
+	f.Send("DELETE", "/v1/quarantine/run_flood", f.Acme, nil).Problem(t, 403)
 
-	f.ok("DELETE", "/v1/quarantine/run_flood", f.operator, nil, nil)
-	f.settles("released", func() bool { return f.statusOf("run_flood") == journal.StatusFinished })
-	f.send("DELETE", "/v1/quarantine/run_flood", f.operator, nil).problem(t, 404)
-	f.ok("POST", "/v1/runs/run_large/cancel", f.acme, nil, &run)
+	f.OK("DELETE", "/v1/quarantine/run_flood", f.Operator, nil, nil)
+	settles(f, "released", func() bool { return statusOf(f, "run_flood") == journal.StatusFinished })
+	f.Send("DELETE", "/v1/quarantine/run_flood", f.Operator, nil).Problem(t, 404)
+	f.OK("POST", "/v1/runs/run_large/cancel", f.Acme, nil, &run)
 	require.Equal(t, "finished", run.Status)
-	f.ok("DELETE", "/v1/runs/run_third", f.acme, nil, nil)
-	require.Empty(t, f.quarantined())
+	f.OK("DELETE", "/v1/runs/run_third", f.Acme, nil, nil)
+	require.Empty(t, quarantined(f))
 }
 
 // TestSuspectsAreResumedAlone checks that the runs of a server that ran out of memory are resumed
@@ -132,7 +137,11 @@ func TestQuarantine(t *testing.T) {
 func TestSuspectsAreResumedAlone(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"greeter": servertest.HelloAgent},
+		servertest.WithOwner("here"),
+	)
 	first := &deadServer{f, "first"}
 	first.run(t, "run_a")
 	first.run(t, "run_b")
@@ -142,9 +151,9 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 		store.RunAccount{Run: "run_a", Held: 50, Share: 100},
 		store.RunAccount{Run: "run_b", Held: 40, Share: 100},
 	)
-	q := f.server.quarantine
+	q := f.Services.Quarantine
 	info := func(id string) *journal.RunInfo {
-		i, err := f.store.Run(t.Context(), id)
+		i, err := f.Store.Run(t.Context(), id)
 		require.NoError(t, err)
 		return i
 	}
@@ -179,12 +188,12 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 			other.Held = 40
 		}
 		if c.suspect {
-			require.NoError(t, f.store.Suspect(t.Context(), id, d.owner, false))
+			require.NoError(t, f.Store.Suspect(t.Context(), id, d.owner, false))
 		}
 		d.dies(t, c.pressure, store.RunAccount{Run: id, Held: 50, Share: 100}, other)
 		q.EndTrial(t.Context(), time.Now().Add(quarantine.TrialTime), overload.State{}) // ends the trial of the previous run
 		require.Equal(t, c.want == journal.StatusRunning, judge(id), "%d", i)
-		require.Equal(t, c.want, f.statusOf(id), "%d", i)
+		require.Equal(t, c.want, statusOf(f, id), "%d", i)
 	}
 }
 
@@ -194,23 +203,27 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 func TestRunsWithinTheirShareAreNotQuarantined(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"greeter": servertest.HelloAgent},
+		servertest.WithOwner("here"),
+	)
 	for i := range 20 {
 		d := &deadServer{f, fmt.Sprint("dead", i)}
 		d.run(t, fmt.Sprint("run_", i))
-		require.NoError(t, f.store.Heartbeat(t.Context(), &store.Process{Owner: d.owner, Pressure: 849, Limit: 1000},
+		require.NoError(t, f.Store.Heartbeat(t.Context(), &store.Process{Owner: d.owner, Pressure: 849, Limit: 1000},
 			[]store.RunAccount{{Run: fmt.Sprint("run_", i), Held: 100, Share: 100}}))
 	}
 	(&deadServer{f, "last"}).dies(t, 100)
-	f.settles("all", func() bool {
+	settles(f, "all", func() bool {
 		for i := range 20 {
-			if f.statusOf(fmt.Sprint("run_", i)) != journal.StatusFinished {
+			if statusOf(f, fmt.Sprint("run_", i)) != journal.StatusFinished {
 				return false
 			}
 		}
 		return true
 	})
-	require.Empty(t, f.quarantined())
+	require.Empty(t, quarantined(f))
 }
 
 // TestCleanExitIsNoEvidence checks that the runs of a server are not suspects after its clean exit.
@@ -219,21 +232,21 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 		t.Skip("-short: it takes seconds")
 	}
 	t.Parallel()
-	f := newFixture(t, withOwner("clean"))
+	f := servertest.New(t, servertest.WithOwner("clean"))
 	require.NoError(
 		t,
-		f.store.Heartbeat(
+		f.Store.Heartbeat(
 			t.Context(),
 			&store.Process{Owner: "clean", Pressure: 999},
 			[]store.RunAccount{{Run: "r", Over: time.Hour}},
 		),
 	)
-	death, err := f.store.CrashOf(t.Context(), "clean", "r")
+	death, err := f.Store.CrashOf(t.Context(), "clean", "r")
 	require.NoError(t, err)
 	require.Nil(t, death, "its heartbeats continue")
-	f.server.quarantine.End()
+	f.Services.Quarantine.End()
 	time.Sleep(3100 * time.Millisecond)
-	death, err = f.store.CrashOf(t.Context(), "clean", "r")
+	death, err = f.Store.CrashOf(t.Context(), "clean", "r")
 	require.NoError(t, err)
 	require.Nil(t, death)
 }
@@ -244,30 +257,34 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 func TestOOMKillLeavesSuspects(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"greeter": servertest.HelloAgent},
+		servertest.WithOwner("here"),
+	)
 	ctx := t.Context()
 	for owner, p := range map[string]store.Process{
 		"killed": {Cgroup: "/a", OOMKills: 1}, "ended": {Cgroup: "/a", OOMKills: 2}, "elsewhere": {Cgroup: "/b", OOMKills: 1},
 	} {
 		(&deadServer{f, owner}).run(t, "run_"+owner)
 		p.Owner, p.Node, p.Pressure, p.Limit = owner, "node", 300, 1000
-		require.NoError(t, f.store.Heartbeat(ctx, &p, []store.RunAccount{{Run: "run_" + owner, Held: 50, Share: 100}}))
+		require.NoError(t, f.Store.Heartbeat(ctx, &p, []store.RunAccount{{Run: "run_" + owner, Held: 50, Share: 100}}))
 	}
-	require.NoError(t, f.store.StartProcess(ctx, &store.Process{Owner: "second", Node: "node", Cgroup: "/a", OOMKills: 2}))
-	require.NoError(t, f.store.EndProcess(ctx, "second"))
+	require.NoError(t, f.Store.StartProcess(ctx, &store.Process{Owner: "second", Node: "node", Cgroup: "/a", OOMKills: 2}))
+	require.NoError(t, f.Store.EndProcess(ctx, "second"))
 	(&deadServer{f, "last"}).dies(t, 100)
 	killed := func(owner string) bool {
-		d, err := f.store.CrashOf(ctx, owner, "run_"+owner)
+		d, err := f.Store.CrashOf(ctx, owner, "run_"+owner)
 		require.NoError(t, err)
 		return d.Killed
 	}
 	require.True(t, killed("killed"))
 	require.False(t, killed("ended"))
 	require.False(t, killed("elsewhere"))
-	info, err := f.store.Run(ctx, "run_killed")
+	info, err := f.Store.Run(ctx, "run_killed")
 	require.NoError(t, err)
-	resume, err := f.server.quarantine.Judge(ctx, info)
+	resume, err := f.Services.Quarantine.Judge(ctx, info)
 	require.NoError(t, err)
 	require.True(t, resume)
-	require.True(t, f.server.quarantine.OnTrial())
+	require.True(t, f.Services.Quarantine.OnTrial())
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"database/sql"
@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 )
 
 // directory is a module with a tool that returns an email address.
@@ -63,31 +64,31 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			if tc.postgres {
 				where = database.Create(t, "originals")
 			}
-			f := newFixtureAt(t, where)
-			f.server.agents.Options.Journal.Originals = tc.originals
+			f := servertest.NewAt(t, where)
+			f.Services.Agents.Options.Journal.Originals = tc.originals
 			answer := scripted.Text("Write to dan@example.net.")
 			answer.Response.Message.ReasoningContent = "It is dan@example.net."
-			f.model(scripted.Calls(abi.NewToolCall("1", "lookup", `{"for":"cy@example.net"}`)), answer)
-			require.Less(t, f.pushModule(f.acme, "?name=redact&version=1", redact, "application/wasm").status, 300)
-			f.upload(f.acme, "directory", directory)
-			r := f.apply(
-				f.acme,
+			f.SetReplies(scripted.Calls(abi.NewToolCall("1", "lookup", `{"for":"cy@example.net"}`)), answer)
+			require.Less(t, f.PushModule(f.Acme, "?name=redact&version=1", redact, "application/wasm").Status, 300)
+			f.Upload(f.Acme, "directory", directory)
+			r := f.Apply(
+				f.Acme,
 				"helper",
 				"model: {name: small}\nmiddlewares: [{module: directory}, {module: redact, config: "+tc.config+"}]\n",
 			)
-			require.Equal(t, 200, r.status, string(r.body))
+			require.Equal(t, 200, r.Status, string(r.Body))
 
 			var run api.Run
-			start := func(input []any) *reply {
+			start := func(input []any) *servertest.Reply {
 				in := map[string]any{"agent": "helper", "messages": input}
-				return f.send("POST", "/v1/runs", f.acme, in, "Idempotency-Key", "once")
+				return f.Send("POST", "/v1/runs", f.Acme, in, "Idempotency-Key", "once")
 			}
-			require.NoError(t, json.Unmarshal(start(input).body, &run))
-			run = *f.finished(f.acme, run.ID)
+			require.NoError(t, json.Unmarshal(start(input).Body, &run))
+			run = *f.Finished(f.Acme, run.ID)
 			var again api.Run
-			require.NoError(t, json.Unmarshal(start(input).body, &again))
+			require.NoError(t, json.Unmarshal(start(input).Body, &again))
 			require.Equal(t, run.ID, again.ID, "modules changed the stored input, not the request")
-			start(input[:1]).problem(t, 422)
+			start(input[:1]).Problem(t, 422)
 			require.Equal(t, tc.finish, run.FinishReason, run.Error)
 			require.Equal(t, tc.title, run.Title)
 			if tc.originals {
@@ -98,15 +99,15 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 				return
 			}
 			var history api.RunHistory
-			f.ok("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil, &history)
+			f.OK("GET", "/v1/runs/"+run.ID+"/history", f.Acme, nil, &history)
 			shown := string(history.Input) + string(history.Messages) + string(history.Phases)
 			for _, path := range []string{
 				"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/trace",
 			} {
-				shown += string(f.ok("GET", path, f.acme, nil, nil).body)
+				shown += string(f.OK("GET", path, f.Acme, nil, nil).Body)
 			}
-			for _, e := range f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) {
-				shown += e.data
+			for _, e := range f.Events("GET", "/v1/runs/"+run.ID+"/events", f.Acme, nil) {
+				shown += e.Data
 			}
 			stored := everything(t, where)
 			require.Contains(t, stored, run.ID)

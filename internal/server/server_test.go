@@ -1,8 +1,7 @@
-package server
+package server_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,15 +10,16 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/hints"
+	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/server/blocks"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -29,29 +29,29 @@ var used = regexp.MustCompile(`"(used|to)":"[^"]*"`)
 
 func TestUnknownPaths(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	for path, status := range map[string]int{
 		"/v1": 404, "/index.html": 404, "/v1/tenants/": 404, "/%2e%2e/etc/passwd": 404, "/v1/tenants/%2fx": 422,
 		"/\xc3\x28": 400,
 	} {
-		r := f.send("GET", path, f.operator, nil)
-		r.problem(t, status, path)
+		r := f.Send("GET", path, f.Operator, nil)
+		r.Problem(t, status, path)
 	}
-	r := f.send("DELETE", "/healthz", "", nil)
-	r.problem(t, 405)
-	require.Equal(t, "GET, HEAD", r.header.Get("Allow"))
-	require.Equal(t, 422, f.send("GET", "/v1/tenants?limits=3", f.operator, nil).status, "unknown parameters are rejected")
+	r := f.Send("DELETE", "/healthz", "", nil)
+	r.Problem(t, 405)
+	require.Equal(t, "GET, HEAD", r.Header.Get("Allow"))
+	require.Equal(t, 422, f.Send("GET", "/v1/tenants?limits=3", f.Operator, nil).Status, "unknown parameters are rejected")
 }
 
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	require.Equal(t, "mine-1", f.send("GET", "/healthz", "", nil, "X-Request-Id", "mine-1").header.Get("X-Request-Id"))
+	f := servertest.New(t)
+	require.Equal(t, "mine-1", f.Send("GET", "/healthz", "", nil, "X-Request-Id", "mine-1").Header.Get("X-Request-Id"))
 	for _, bad := range []string{"", "a b", strings.Repeat("a", 65), `"><script>`} {
 		require.Regexp(
 			t,
 			"^req_[A-Z2-7]{26}$",
-			f.send("GET", "/healthz", "", nil, "X-Request-Id", bad).header.Get("X-Request-Id"),
+			f.Send("GET", "/healthz", "", nil, "X-Request-Id", bad).Header.Get("X-Request-Id"),
 		)
 	}
 }
@@ -60,14 +60,14 @@ func TestRequestIDs(t *testing.T) {
 // 500, whose reason is only in the log, and that a response that has begun is cut off.
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	var log lockedBuffer
-	f := newFixture(t, withLog(&log))
-	f.server.router.Raw(
+	var log servertest.Buffer
+	f := servertest.New(t, servertest.WithLog(&log))
+	f.Services.Router.Raw(
 		httpapi.Route{ID: "panic", Method: "GET", Path: "/panic", Scope: httpapi.Public},
 		nil,
 		func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { panic("a secret") },
 	)
-	f.server.router.Raw(
+	f.Services.Router.Raw(
 		httpapi.Route{ID: "late", Method: "GET", Path: "/late", Scope: httpapi.Public},
 		nil,
 		func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
@@ -75,14 +75,14 @@ func TestPanics(t *testing.T) {
 			panic("late")
 		},
 	)
-	f.server.router.Raw(
+	f.Services.Router.Raw(
 		httpapi.Route{ID: "fails", Method: "GET", Path: "/fails", Scope: httpapi.Public},
 		nil,
 		func(http.ResponseWriter, *http.Request, *httpapi.Caller) error {
 			return errors.New("a secret")
 		},
 	)
-	f.server.router.Raw(
+	f.Services.Router.Raw(
 		httpapi.Route{ID: "fails-late", Method: "GET", Path: "/fails-late", Scope: httpapi.Public},
 		nil,
 		func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
@@ -91,13 +91,13 @@ func TestPanics(t *testing.T) {
 		},
 	)
 	for _, path := range []string{"/panic", "/fails"} {
-		r := f.send("GET", path, "", nil)
-		require.NotContains(t, r.problem(t, 500).Detail, "secret")
+		r := f.Send("GET", path, "", nil)
+		require.NotContains(t, r.Problem(t, 500).Detail, "secret")
 		require.Contains(t, log.String(), "a secret", "the log has it")
-		require.Contains(t, log.String(), r.header.Get("X-Request-Id"))
+		require.Contains(t, log.String(), r.Header.Get("X-Request-Id"))
 	}
 	for _, path := range []string{"/late", "/fails-late"} {
-		res, err := http.Get(f.url + path)
+		res, err := http.Get(f.URL + path)
 		if err == nil {
 			_, err = io.ReadAll(res.Body)
 			res.Body.Close()
@@ -105,106 +105,89 @@ func TestPanics(t *testing.T) {
 		require.Error(t, err, "the client notices an incomplete response")
 	}
 	require.Contains(t, log.String(), "after the response began")
-	f.ok("GET", "/healthz", "", nil, nil)
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	f.OK("GET", "/healthz", "", nil, nil)
 }
 
 // TestSecretsStayOut checks that keys are in neither the log nor problems.
 func TestSecretsStayOut(t *testing.T) {
 	t.Parallel()
-	var log lockedBuffer
-	f := newFixture(t, withLog(&log))
+	var log servertest.Buffer
+	f := servertest.New(t, servertest.WithLog(&log))
 	var made api.Key
-	f.ok("POST", "/v1/keys", f.acme, map[string]any{"name": "ci"}, &made)
-	f.send("GET", "/v1/keys", made.Secret+"x", nil).problem(t, 401)
-	r := f.send("POST", "/v1/keys", f.acme, map[string]any{"name": map[string]string{"token": "hush-hush"}})
-	r.problem(t, 422)
-	require.NotContains(t, string(r.body), "hush-hush", "values may be secrets")
-	require.NotContains(t, string(f.ok("GET", "/v1/keys", f.acme, nil, nil).body), made.Secret[15:])
+	f.OK("POST", "/v1/keys", f.Acme, map[string]any{"name": "ci"}, &made)
+	f.Send("GET", "/v1/keys", made.Secret+"x", nil).Problem(t, 401)
+	r := f.Send("POST", "/v1/keys", f.Acme, map[string]any{"name": map[string]string{"token": "hush-hush"}})
+	r.Problem(t, 422)
+	require.NotContains(t, string(r.Body), "hush-hush", "values may be secrets")
+	require.NotContains(t, string(f.OK("GET", "/v1/keys", f.Acme, nil, nil).Body), made.Secret[15:])
 	require.NotContains(t, log.String(), made.Secret[15:])
-	require.NotContains(t, log.String(), f.acme[15:])
-	require.Contains(t, log.String(), keyID(f.acme))
+	require.NotContains(t, log.String(), f.Acme[15:])
+	require.Contains(t, log.String(), servertest.KeyID(f.Acme))
 }
 
 // TestKeyLife checks that a tenant's keys can be created, rotated and revoked, and that no key
 // can create or rotate one with more scopes than its own.
 func TestKeyLife(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	var first, second api.Key
-	f.ok("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "first", "expires_in_seconds": 3600}, &first)
+	f.OK("POST", "/v1/tenants/acme/keys", f.Operator, map[string]any{"name": "first", "expires_in_seconds": 3600}, &first)
 	require.Len(t, first.Scopes, len(httpapi.TenantScopes))
 	require.NotNil(t, first.Expires)
-	f.send("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "x", "scopes": []string{"operator"}}).
-		problem(t, 403)
-	f.send("POST", "/v1/tenants/none/keys", f.operator, map[string]any{"name": "x"}).problem(t, 404)
+	f.Send("POST", "/v1/tenants/acme/keys", f.Operator, map[string]any{"name": "x", "scopes": []string{"operator"}}).
+		Problem(t, 403)
+	f.Send("POST", "/v1/tenants/none/keys", f.Operator, map[string]any{"name": "x"}).Problem(t, 404)
 
 	var small api.Key
-	f.ok(
+	f.OK(
 		"POST",
 		"/v1/keys",
 		first.Secret,
 		map[string]any{"name": "small", "scopes": []string{"keys:write", "runs:read"}},
 		&small,
 	)
-	f.send("POST", "/v1/keys", small.Secret, map[string]any{"name": "x", "scopes": []string{"runs:write"}}).problem(t, 403)
-	f.send("POST", "/v1/keys/"+first.ID+"/rotate", small.Secret, nil).problem(t, 403)
+	f.Send("POST", "/v1/keys", small.Secret, map[string]any{"name": "x", "scopes": []string{"runs:write"}}).Problem(t, 403)
+	f.Send("POST", "/v1/keys/"+first.ID+"/rotate", small.Secret, nil).Problem(t, 403)
 
-	f.ok("POST", "/v1/keys/"+first.ID+"/rotate", first.Secret, map[string]any{"grace_seconds": 60}, &second)
-	f.ok("GET", "/v1/keys", first.Secret, nil, nil)
-	f.ok("DELETE", "/v1/keys/"+first.ID, second.Secret, nil, nil)
-	f.send("GET", "/v1/keys", first.Secret, nil).problem(t, 401)
-	f.ok("DELETE", "/v1/tenants/acme", f.operator, nil, nil)
-	f.send("GET", "/v1/keys", second.Secret, nil).problem(t, 401)
+	f.OK("POST", "/v1/keys/"+first.ID+"/rotate", first.Secret, map[string]any{"grace_seconds": 60}, &second)
+	f.OK("GET", "/v1/keys", first.Secret, nil, nil)
+	f.OK("DELETE", "/v1/keys/"+first.ID, second.Secret, nil, nil)
+	f.Send("GET", "/v1/keys", first.Secret, nil).Problem(t, 401)
+	f.OK("DELETE", "/v1/tenants/acme", f.Operator, nil, nil)
+	f.Send("GET", "/v1/keys", second.Secret, nil).Problem(t, 401)
 }
 
 func TestRateOfTenant(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2}}, nil)
-	f.ok("GET", "/v1/keys", f.acme, nil, nil)
-	f.ok("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil, nil)
-	r := f.send(
+	f := servertest.New(t)
+	f.OK("PATCH", "/v1/tenants/acme", f.Operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2}}, nil)
+	f.OK("GET", "/v1/keys", f.Acme, nil, nil)
+	f.OK("GET", "/v1/keys", f.Key("acme", string(httpapi.KeysRead)), nil, nil)
+	r := f.Send(
 		"GET",
 		"/v1/keys",
-		f.key("acme", string(httpapi.KeysRead)),
+		f.Key("acme", string(httpapi.KeysRead)),
 		nil,
 	) // all keys of a tenant share one rate limit
-	require.Equal(t, "requests_per_minute", r.problem(t, 429).Quota)
-	require.NotEmpty(t, r.header.Get("Retry-After"))
-	f.ok("GET", "/v1/keys", f.beta, nil, nil)
+	require.Equal(t, "requests_per_minute", r.Problem(t, 429).Quota)
+	require.NotEmpty(t, r.Header.Get("Retry-After"))
+	f.OK("GET", "/v1/keys", f.Beta, nil, nil)
 }
 
 func TestBlocks(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	digest := strings.Repeat("ab", 32)
-	_, changed := f.server.blocks.Current()
-	f.ok("PUT", "/v1/blocks/sha256:"+digest, f.operator, map[string]any{"reason": "it leaks"}, nil)
+	_, changed := f.Services.Blocks.Current()
+	f.OK("PUT", "/v1/blocks/sha256:"+digest, f.Operator, map[string]any{"reason": "it leaks"}, nil)
 	<-changed
-	why, blocked := f.server.blocks.Reason(digest)
+	why, blocked := f.Services.Blocks.Reason(digest)
 	require.True(t, blocked)
 	require.Equal(t, "it leaks", why)
-	require.Contains(t, string(f.ok("GET", "/v1/blocks", f.operator, nil, nil).body), digest)
+	require.Contains(t, string(f.OK("GET", "/v1/blocks", f.Operator, nil, nil).Body), digest)
 
 	// Another server that uses the same database sees the block.
-	other := blocks.NewList(f.store, hints.None{}, slog.New(slog.DiscardHandler))
+	other := blocks.NewList(f.Store, hints.None{}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	_, changed = other.Current()
@@ -213,19 +196,19 @@ func TestBlocks(t *testing.T) {
 	_, blocked = other.Reason(digest)
 	require.True(t, blocked)
 	_, changed = other.Current()
-	f.ok("DELETE", "/v1/blocks/"+digest, f.operator, nil, nil)
+	f.OK("DELETE", "/v1/blocks/"+digest, f.Operator, nil, nil)
 	<-changed
 	_, blocked = other.Reason(digest)
 	require.False(t, blocked)
 	cancel()
 	<-done
-	f.send("DELETE", "/v1/blocks/"+digest, f.operator, nil).problem(t, 404)
+	f.Send("DELETE", "/v1/blocks/"+digest, f.Operator, nil).Problem(t, 404)
 }
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	acme := f.store.Tenant("acme")
+	f := servertest.New(t)
+	acme := f.Store.Tenant("acme")
 	require.NoError(
 		t,
 		acme.AddUsage(
@@ -238,21 +221,21 @@ func TestUsage(t *testing.T) {
 		Total api.UsageRow
 		Rows  []api.UsageRow
 	}
-	f.ok("GET", "/v1/usage?from=2026-01-01&to=2026-01-31", f.acme, nil, &out)
+	f.OK("GET", "/v1/usage?from=2026-01-01&to=2026-01-31", f.Acme, nil, &out)
 	require.Len(t, out.Rows, 2)
 	require.Equal(t, api.UsageRow{Runs: 1, PromptTokens: 5, Fuel: 7}, out.Total)
-	f.ok("GET", "/v1/tenants/acme/usage?from=2026-01-31&to=2026-01-31", f.operator, nil, &out)
+	f.OK("GET", "/v1/tenants/acme/usage?from=2026-01-31&to=2026-01-31", f.Operator, nil, &out)
 	require.Len(t, out.Rows, 1)
-	f.send("GET", "/v1/usage?from=yesterday", f.acme, nil).problem(t, 422)
+	f.Send("GET", "/v1/usage?from=yesterday", f.Acme, nil).Problem(t, 422)
 }
 
 // TestDrain checks that a server that shuts down is not ready, and answers the request in
 // progress.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	began, end := make(chan struct{}), make(chan struct{})
-	f.server.router.Raw(
+	f.Services.Router.Raw(
 		httpapi.Route{ID: "slow", Method: "GET", Path: "/slow", Scope: httpapi.Public},
 		nil,
 		func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
@@ -266,7 +249,7 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- f.server.Serve(ctx, l) }()
+	go func() { served <- f.Server.Serve(ctx, l) }()
 	answered := make(chan string, 1)
 	go func() {
 		res, err := http.Get("http://" + l.Addr().String() + "/slow")
@@ -280,8 +263,8 @@ func TestDrain(t *testing.T) {
 	}()
 	<-began
 	stop()
-	<-f.server.draining
-	require.Contains(t, f.send("GET", "/readyz", "", nil).problem(t, 503).Detail, "shutting down")
+	<-f.Services.Draining
+	require.Contains(t, f.Send("GET", "/readyz", "", nil).Problem(t, 503).Detail, "shutting down")
 	close(end)
 	require.Equal(t, "answered", <-answered)
 	require.NoError(t, <-served)
@@ -290,16 +273,19 @@ func TestDrain(t *testing.T) {
 // TestHeaderBomb checks that a request whose header is too large receives status 431.
 func TestHeaderBomb(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := servertest.New(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- f.server.Serve(ctx, l) }()
+	go func() { served <- f.Server.Serve(ctx, l) }()
 	conn, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
-	_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("a", 2*headerBytes)+"\r\n\r\n")
+	_, _ = io.WriteString(
+		conn,
+		"GET /healthz HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("a", 2*server.HeaderBytes)+"\r\n\r\n",
+	)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	require.Equal(t, 431, res.StatusCode)

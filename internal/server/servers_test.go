@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,7 +30,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/hints/notify"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/keyring"
 	"github.com/agent-runner/agent-runner/internal/testcache"
@@ -77,7 +78,7 @@ func serveHere(where string) error {
 		return err
 	}
 	defer h.Close(context.Background())
-	o := &Options{
+	o := &server.Options{
 		Store:     s,
 		Host:      h,
 		Getenv:    os.Getenv,
@@ -94,7 +95,7 @@ func serveHere(where string) error {
 		defer bus.Close()
 		o.Hints, o.LeaseTTL = bus, time.Hour
 	}
-	srv, err := New(o)
+	srv, err := server.New(o)
 	if err != nil {
 		return err
 	}
@@ -114,14 +115,14 @@ func processGone(owner string) bool {
 
 // A process is a server in a separate process.
 type process struct {
-	*fixture
+	*servertest.Fixture
 	cmd *exec.Cmd
 }
 
-// start starts a server process that uses the database at the location where. model is the URL of
+// startProcess starts a server process that uses the database at the location where. model is the URL of
 // the operator's model. The process is killed when the test ends.
-func (f *fixture) start(where, model string, env ...string) *process {
-	f.t.Helper()
+func startProcess(f *servertest.Fixture, where, model string, env ...string) *process {
+	f.T.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
 	p.cmd.Env = append(
 		append(os.Environ(), env...),
@@ -131,40 +132,40 @@ func (f *fixture) start(where, model string, env ...string) *process {
 	)
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
-	require.NoError(f.t, err)
-	require.NoError(f.t, p.cmd.Start())
-	f.t.Cleanup(func() {
+	require.NoError(f.T, err)
+	require.NoError(f.T, p.cmd.Start())
+	f.T.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 	})
 	url, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(f.t, err)
+	require.NoError(f.T, err)
 	at := *f
-	at.url = strings.TrimSpace(url)
-	p.fixture = &at
+	at.URL = strings.TrimSpace(url)
+	p.Fixture = &at
 	return p
 }
 
 // testDatabase returns a fixture without a server, and the location of its database, for servers
 // that the test starts.
-func testDatabase(t *testing.T) (f *fixture, where string) {
+func testDatabase(t *testing.T) (f *servertest.Fixture, where string) {
 	t.Helper()
 	where = postgrestest.Start(t).Create(t, "platform")
 	return databaseAt(t, where), where
 }
 
 // databaseAt returns a fixture without a server, with a database at the location where.
-func databaseAt(t *testing.T, where string) (f *fixture) {
+func databaseAt(t *testing.T, where string) (f *servertest.Fixture) {
 	t.Helper()
 	s, err := store.Open(t.Context(), where, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	f = &fixture{t: t, store: s}
+	f = &servertest.Fixture{T: t, Store: s}
 	_, err = s.CreateTenant(t.Context(), "acme", "acme", store.TenantQuota{}, json.RawMessage(`{"models":["*"]}`))
 	require.NoError(t, err)
-	f.operator, f.acme = f.key(
+	f.Operator, f.Acme = f.Key(
 		store.Operator,
-		httpapi.OperatorScopes()...), f.key(
+		httpapi.OperatorScopes()...), f.Key(
 		"acme",
 		httpapi.ScopeNames(httpapi.TenantScopes)...)
 	return f
@@ -215,54 +216,6 @@ func (g *gate) Generate(ctx context.Context, _ *model.Request, sink func(abi.Chu
 	}, nil
 }
 
-// A following is a stream of events that is being read.
-type following struct {
-	events []sse
-	done   chan struct{}
-}
-
-// follow reads a run's events with numbers greater than after, or all of them if after is empty,
-// until the stream ends for any reason.
-func (f *fixture) follow(key, run, after string) *following {
-	f.t.Helper()
-	req, err := http.NewRequestWithContext(f.t.Context(), "GET", f.url+"/v1/runs/"+run+"/events", nil)
-	require.NoError(f.t, err)
-	req.Header.Set("Authorization", "Bearer "+key)
-	req.Header.Set("Accept", "text/event-stream")
-	if after != "" {
-		req.Header.Set("Last-Event-ID", after)
-	}
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(f.t, err)
-	x := &following{done: make(chan struct{})}
-	go func() {
-		defer close(x.done)
-		defer res.Body.Close()
-		b, _ := io.ReadAll(res.Body)
-		if i := strings.LastIndex(string(b), "\n\n"); i >= 0 { // an incomplete event does not count
-			x.events = parseSSE(f.t, string(b[:i+2]))
-		}
-	}()
-	return x
-}
-
-// ended reports whether the stream has ended.
-func (x *following) ended() bool {
-	select {
-	case <-x.done:
-		return true
-	default:
-		return false
-	}
-}
-
-func (x *following) last() string {
-	if len(x.events) == 0 {
-		return ""
-	}
-	return x.events[len(x.events)-1].id
-}
-
 // TestServersTakeOver checks that another server takes over the runs of a server that is killed or
 // shut down. Followers there receive each event once.
 func TestServersTakeOver(t *testing.T) {
@@ -276,36 +229,36 @@ func TestServersTakeOver(t *testing.T) {
 	m, err := openaitest.New(g)
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
-	next := f.start(where, m.URL)
-	require.Equal(t, 200, next.apply(f.acme, "agent", "model: {name: small}\n").status)
+	next := startProcess(f, where, m.URL)
+	require.Equal(t, 200, next.Apply(f.Acme, "agent", "model: {name: small}\n").Status)
 	const count = 4
 	for round, end := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		server := next
 		var ids []string
-		var before []*following
+		var before []*servertest.Stream
 		for i := range count {
 			var run api.Run
-			r := server.send(
+			r := server.Send(
 				"POST",
 				"/v1/runs",
-				f.acme,
+				f.Acme,
 				api.StartRun{Agent: "agent", Input: "hi"},
 				"Idempotency-Key",
 				fmt.Sprintf("%d-%d", round, i),
 			)
-			require.Equal(t, 202, r.status, "%s", r.body)
-			require.NoError(t, json.Unmarshal(r.body, &run))
+			require.Equal(t, 202, r.Status, "%s", r.Body)
+			require.NoError(t, json.Unmarshal(r.Body, &run))
 			ids = append(ids, run.ID)
-			before = append(before, server.follow(f.acme, run.ID, ""))
+			before = append(before, server.Follow(f.Acme, run.ID, ""))
 		}
 		for range count {
 			<-g.asked
 		}
-		next = f.start(where, m.URL)
+		next = startProcess(f, where, m.URL)
 		require.NoError(t, server.cmd.Process.Signal(end))
 		if end == syscall.SIGTERM { // the shutdown waits for runs, which end here
 			require.Eventually(t, func() bool {
-				res, err := http.Get(server.url + "/readyz")
+				res, err := http.Get(server.URL + "/readyz")
 				if err == nil {
 					res.Body.Close()
 				}
@@ -315,11 +268,11 @@ func TestServersTakeOver(t *testing.T) {
 		}
 		err := server.cmd.Wait()
 		require.Equal(t, end == syscall.SIGTERM, err == nil, "%v", err)
-		var after []*following
+		var after []*servertest.Stream
 		for i, id := range ids {
-			<-before[i].done
-			require.NotContains(t, kinds(before[i].events), "run_finished")
-			after = append(after, next.follow(f.acme, id, before[i].last()))
+			<-before[i].Done
+			require.NotContains(t, servertest.Kinds(before[i].Events), "run_finished")
+			after = append(after, next.Follow(f.Acme, id, before[i].Last()))
 		}
 		if end == syscall.SIGKILL {
 			for range count { // each run repeats its model call after the takeover
@@ -328,29 +281,29 @@ func TestServersTakeOver(t *testing.T) {
 			close(g.release)
 		}
 		for i, id := range ids {
-			<-after[i].done
-			all := append(before[i].events, after[i].events...)
+			<-after[i].Done
+			all := append(before[i].Events, after[i].Events...)
 			for n, e := range all {
-				require.Equal(t, fmt.Sprint(n+1), e.id, "%v: no gap, and nothing twice", end)
+				require.Equal(t, fmt.Sprint(n+1), e.ID, "%v: no gap, and nothing twice", end)
 			}
-			require.Equal(t, "run_finished", all[len(all)-1].kind)
-			require.Equal(t, "part part part part part whole", next.finished(f.acme, id).Output)
+			require.Equal(t, "run_finished", all[len(all)-1].Kind)
+			require.Equal(t, "part part part part part whole", next.Finished(f.Acme, id).Output)
 			var run api.Run
-			r := next.send(
+			r := next.Send(
 				"POST",
 				"/v1/runs",
-				f.acme,
+				f.Acme,
 				api.StartRun{Agent: "agent", Input: "hi"},
 				"Idempotency-Key",
 				fmt.Sprintf("%d-%d", round, i),
 			)
-			require.NoError(t, json.Unmarshal(r.body, &run))
+			require.NoError(t, json.Unmarshal(r.Body, &run))
 			require.Equal(t, id, run.ID, "the same request is the same run on another server")
 		}
 		g.shut()
 	}
 	var used struct{ Total api.UsageRow }
-	next.ok("GET", "/v1/usage", f.acme, nil, &used)
+	next.OK("GET", "/v1/usage", f.Acme, nil, &used)
 	require.Equal(t, int64(2*count), used.Total.Runs)
 }
 
@@ -369,32 +322,32 @@ func TestServersHints(t *testing.T) {
 	t.Cleanup(m.Close)
 	var servers []*process
 	for range 3 {
-		servers = append(servers, f.start(where, m.URL, envHints+"=1"))
+		servers = append(servers, startProcess(f, where, m.URL, envHints+"=1"))
 	}
-	require.Equal(t, 200, servers[0].apply(f.acme, "agent", "model: {name: small}\n").status)
+	require.Equal(t, 200, servers[0].Apply(f.Acme, "agent", "model: {name: small}\n").Status)
 	start := func() (id string) {
 		var run api.Run
-		servers[0].ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"}, &run)
+		servers[0].OK("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "agent", Input: "hi"}, &run)
 		return run.ID
 	}
 	ids := []string{start(), start(), start()}
-	var follows []*following
+	var follows []*servertest.Stream
 	for _, id := range ids {
 		<-g.asked
-		follows = append(follows, servers[1].follow(f.acme, id, ""))
+		follows = append(follows, servers[1].Follow(f.Acme, id, ""))
 	}
 
 	// Every server knows the others.
 	require.Eventually(t, func() bool {
 		var out struct{ Nodes []api.Node }
-		servers[1].ok("GET", "/v1/cluster", f.operator, nil, &out)
+		servers[1].OK("GET", "/v1/cluster", f.Operator, nil, &out)
 		return len(out.Nodes) == 3 && out.Nodes[0].Runs+out.Nodes[1].Runs+out.Nodes[2].Runs == len(ids)
 	}, 20*time.Second, 50*time.Millisecond)
 
 	// A cancellation at another server.
-	servers[2].ok("POST", "/v1/runs/"+ids[2]+"/cancel", f.acme, nil, nil)
-	<-follows[2].done
-	require.Equal(t, "canceled", servers[1].finished(f.acme, ids[2]).FinishReason)
+	servers[2].OK("POST", "/v1/runs/"+ids[2]+"/cancel", f.Acme, nil, nil)
+	<-follows[2].Done
+	require.Equal(t, "canceled", servers[1].Finished(f.Acme, ids[2]).FinishReason)
 
 	// A killed server. Its leases last for an hour.
 	killed := time.Now()
@@ -405,12 +358,12 @@ func TestServersHints(t *testing.T) {
 	t.Logf("runs continued %v after their server was killed", time.Since(killed).Round(time.Millisecond))
 	close(g.release)
 	for i, id := range ids[:2] {
-		<-follows[i].done
-		for n, e := range follows[i].events {
-			require.Equal(t, fmt.Sprint(n+1), e.id, "no gap, and nothing twice")
+		<-follows[i].Done
+		for n, e := range follows[i].Events {
+			require.Equal(t, fmt.Sprint(n+1), e.ID, "no gap, and nothing twice")
 		}
-		require.Equal(t, "run_finished", follows[i].events[len(follows[i].events)-1].kind)
-		require.Equal(t, "part part part part part whole", servers[2].finished(f.acme, id).Output)
+		require.Equal(t, "run_finished", follows[i].Events[len(follows[i].Events)-1].Kind)
+		require.Equal(t, "part part part part part whole", servers[2].Finished(f.Acme, id).Output)
 	}
 }
 
@@ -427,29 +380,29 @@ func TestServersShare(t *testing.T) {
 	m, err := openaitest.New(g)
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
-	servers := []*process{f.start(where, m.URL), f.start(where, m.URL)}
-	servers[0].ok(
+	servers := []*process{startProcess(f, where, m.URL), startProcess(f, where, m.URL)}
+	servers[0].OK(
 		"PATCH",
 		"/v1/tenants/acme",
-		f.operator,
+		f.Operator,
 		map[string]any{
 			"quota":  map[string]any{"concurrent_runs": 4, "runs_per_day": 6},
 			"policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}},
 		},
 		nil,
 	)
-	servers[0].upload(f.acme, "waits", `import { defineMiddleware } from "@agent-runner/middleware";
+	servers[0].Upload(f.Acme, "waits", `import { defineMiddleware } from "@agent-runner/middleware";
 export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { return { response: await ctx.next() }; } });`)
 	require.Equal(
 		t,
 		200,
-		servers[1].apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: waits}]\n").status,
+		servers[1].Apply(f.Acme, "agent", "model: {name: small}\nmiddlewares: [{module: waits}]\n").Status,
 	)
-	start := func(i int) *reply {
-		return servers[i%2].send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"})
+	start := func(i int) *servertest.Reply {
+		return servers[i%2].Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "agent", Input: "hi"})
 	}
 	var wg sync.WaitGroup
-	replies := make(chan *reply, 99)
+	replies := make(chan *servertest.Reply, 99)
 	for i := range 20 {
 		wg.Go(func() { replies <- start(i) })
 	}
@@ -457,12 +410,12 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	close(replies)
 	var ids []string
 	for r := range replies {
-		if r.status != 202 {
-			require.Equal(t, "concurrent_runs", r.problem(t, 429).Quota)
+		if r.Status != 202 {
+			require.Equal(t, "concurrent_runs", r.Problem(t, 429).Quota)
 			continue
 		}
 		var run api.Run
-		require.NoError(t, json.Unmarshal(r.body, &run))
+		require.NoError(t, json.Unmarshal(r.Body, &run))
 		ids = append(ids, run.ID)
 	}
 	require.Len(t, ids, 4)
@@ -470,28 +423,28 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 		<-g.asked // each run calls its model within a hook
 	}
 	var stored struct{ Modules []api.Module }
-	servers[0].ok("GET", "/v1/modules", f.acme, nil, &stored)
+	servers[0].OK("GET", "/v1/modules", f.Acme, nil, &stored)
 	began := time.Now()
-	servers[1].ok(
+	servers[1].OK(
 		"PUT",
 		"/v1/blocks/"+stored.Modules[0].Digest,
-		f.operator,
+		f.Operator,
 		map[string]any{"reason": "it phones home"},
 		nil,
 	)
 	for _, id := range ids {
-		done := servers[0].finished(f.acme, id)
+		done := servers[0].Finished(f.Acme, id)
 		require.Equal(t, journal.StatusFinished, journal.Status(done.Status))
 		require.Equal(t, "canceled", done.FinishReason)
 	}
 	require.Eventually(t, func() bool { // even at a server without runs
-		servers[0].ok("GET", "/v1/modules", f.acme, nil, &stored)
+		servers[0].OK("GET", "/v1/modules", f.Acme, nil, &stored)
 		return stored.Modules[0].Blocked != ""
 	}, 5*time.Second, 10*time.Millisecond)
 	t.Logf("both servers heeded the block within %v", time.Since(began).Round(time.Millisecond))
-	require.Contains(t, start(0).problem(t, 403).Detail, "it phones home")
-	require.Contains(t, start(1).problem(t, 403).Detail, "it phones home")
-	servers[0].ok("DELETE", "/v1/blocks/"+stored.Modules[0].Digest, f.operator, nil, nil)
+	require.Contains(t, start(0).Problem(t, 403).Detail, "it phones home")
+	require.Contains(t, start(1).Problem(t, 403).Detail, "it phones home")
+	servers[0].OK("DELETE", "/v1/blocks/"+stored.Modules[0].Digest, f.Operator, nil, nil)
 
 	// A new server counts the usage so far.
 	close(g.release)
@@ -499,22 +452,22 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 		require.NoError(t, p.cmd.Wait())
 	}
-	servers = []*process{f.start(where, m.URL), f.start(where, m.URL)}
+	servers = []*process{startProcess(f, where, m.URL), startProcess(f, where, m.URL)}
 	for i := range 2 {
 		r := start(i)
-		require.Equal(t, 202, r.status, "%s", r.body)
+		require.Equal(t, 202, r.Status, "%s", r.Body)
 	}
 	for i := range 2 {
-		require.Equal(t, "runs_per_day", start(i).problem(t, 429).Quota)
+		require.Equal(t, "runs_per_day", start(i).Problem(t, 429).Quota)
 	}
-	servers[0].ok(
+	servers[0].OK(
 		"PATCH",
 		"/v1/tenants/acme",
-		f.operator,
+		f.Operator,
 		map[string]any{"quota": map[string]any{"journal_bytes": 1}},
 		nil,
 	)
 	for i := range 2 {
-		require.Equal(t, "journal_bytes", start(i).problem(t, 429).Quota)
+		require.Equal(t, "journal_bytes", start(i).Problem(t, 429).Quota)
 	}
 }

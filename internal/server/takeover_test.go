@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -14,9 +14,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/refcache"
+	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -27,16 +29,20 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
 	began := time.Now()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) {
-		o.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) }
-	})
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"greeter": servertest.HelloAgent},
+		func(o *server.Options) {
+			o.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) }
+		},
+	)
 	failure := errors.New("not now")
-	f.server.runs.Agents = agentSourceFunc(func(context.Context, *store.Tenant, agents.Spec) (*agents.Handle, error) {
+	f.Services.Runs.Agents = agentSourceFunc(func(context.Context, *store.Tenant, agents.Spec) (*agents.Handle, error) {
 		return nil, failure
 	})
 	require.NoError(
 		t,
-		f.store.Create(
+		f.Store.Create(
 			t.Context(),
 			&journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", LeaseTTL: -2 * runs.MaxTakeoverTime,
 				Spec: []byte(
@@ -45,10 +51,10 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 		),
 	)
 	take := func() journal.Status {
-		info, err := f.store.Run(t.Context(), "run_a")
+		info, err := f.Store.Run(t.Context(), "run_a")
 		require.NoError(t, err)
-		f.server.runs.TakeOverRun(t.Context(), info)
-		info, err = f.store.Run(t.Context(), "run_a")
+		f.Services.Runs.TakeOverRun(t.Context(), info)
+		info, err = f.Store.Run(t.Context(), "run_a")
 		require.NoError(t, err)
 		return info.Status
 	}
@@ -68,12 +74,17 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 func TestPanicsStayInTheLog(t *testing.T) {
 	t.Parallel()
 	const value = "index out of range"
-	var log lockedBuffer
+	var log servertest.Buffer
 	var ahead atomic.Int64
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withLog(&log), func(o *Options) {
-		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	})
-	f.server.runs.Agents = agentSourceFunc(
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"greeter": servertest.HelloAgent},
+		servertest.WithLog(&log),
+		func(o *server.Options) {
+			o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		},
+	)
+	f.Services.Runs.Agents = agentSourceFunc(
 		func(ctx context.Context, _ *store.Tenant, _ agents.Spec) (*agents.Handle, error) {
 			_, err := refcache.New[string](
 				refcache.Options[int]{},
@@ -89,27 +100,27 @@ func TestPanicsStayInTheLog(t *testing.T) {
 		}
 		require.Fail(t, "the log has no stack", "%s: %s", line, log.String())
 	}
-	r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"})
-	require.Equal(t, 500, r.status)
-	require.NotContains(t, string(r.body), value)
+	r := f.Send("POST", "/v1/runs", f.Acme, api.StartRun{Agent: "greeter", Input: "hi"})
+	require.Equal(t, 500, r.Status)
+	require.NotContains(t, string(r.Body), value)
 	requireLogged("msg=request")
 
 	for _, id := range []string{"run_a", "run_b"} {
-		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{
+		require.NoError(t, f.Store.Create(t.Context(), &journal.Creation{
 			ID: id, Tenant: "acme", Agent: "greeter", Owner: "gone", LeaseTTL: -time.Second, Spec: []byte(`{"agent":"greeter","version":1}`),
 			Log: []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n"),
 		}))
 	}
-	info, err := f.store.Run(t.Context(), "run_a")
+	info, err := f.Store.Run(t.Context(), "run_a")
 	require.NoError(t, err)
-	f.server.runs.TakeOverRun(t.Context(), info)
+	f.Services.Runs.TakeOverRun(t.Context(), info)
 	requireLogged("take over run")
 	ahead.Store(int64(2 * runs.MaxTakeoverTime))
-	f.server.runs.TakeOverRun(t.Context(), info)
-	f.ok("POST", "/v1/runs/run_b/cancel", f.acme, nil, nil)
+	f.Services.Runs.TakeOverRun(t.Context(), info)
+	f.OK("POST", "/v1/runs/run_b/cancel", f.Acme, nil, nil)
 	requireLogged("canceled run")
 	for _, id := range []string{"run_a", "run_b"} {
-		ended := f.finished(f.acme, id)
+		ended := f.Finished(f.Acme, id)
 		require.NotEmpty(t, ended.Error)
 		require.NotContains(t, ended.Error, value)
 	}
@@ -119,12 +130,16 @@ func TestPanicsStayInTheLog(t *testing.T) {
 // server is canceled there, even if this server's clock is wrong by days.
 func TestLeasesUseTheDatabaseClock(t *testing.T) {
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) {
-		o.Now = func() time.Time { return time.Now().Add(48 * time.Hour) }
-	})
+	f, _ := servertest.NewWithAgents(
+		t,
+		map[string]func() *agent.Options{"greeter": servertest.HelloAgent},
+		func(o *server.Options) {
+			o.Now = func() time.Time { return time.Now().Add(48 * time.Hour) }
+		},
+	)
 	require.NoError(
 		t,
-		f.store.Create(
+		f.Store.Create(
 			t.Context(),
 			&journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "another server", LeaseTTL: time.Hour,
 				Spec: []byte(
@@ -132,12 +147,12 @@ func TestLeasesUseTheDatabaseClock(t *testing.T) {
 				), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")},
 		),
 	)
-	f.ok("POST", "/v1/runs/run_a/cancel", f.acme, nil, nil)
-	info, err := f.store.Run(t.Context(), "run_a")
+	f.OK("POST", "/v1/runs/run_a/cancel", f.Acme, nil, nil)
+	info, err := f.Store.Run(t.Context(), "run_a")
 	require.NoError(t, err)
 	require.True(t, info.Cancel)
 	require.Equal(t, int64(1), info.Epoch, "no other server has claimed it")
-	now, err := f.store.Now(t.Context())
+	now, err := f.Store.Now(t.Context())
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now(), now, time.Hour)
 }

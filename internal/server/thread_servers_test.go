@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"database/sql"
@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/storetest"
 )
@@ -37,19 +38,19 @@ func TestServersContinueThreads(t *testing.T) {
 	m, err := openaitest.New(g)
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
-	second := f.start(where, m.URL)
-	require.Equal(t, 200, second.apply(f.acme, "agent", "model: {name: small}\n").status)
+	second := startProcess(f, where, m.URL)
+	require.Equal(t, 200, second.Apply(f.Acme, "agent", "model: {name: small}\n").Status)
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-		first := f.start(where, m.URL)
-		h := first.thread(f.acme, api.CreateThread{Agent: "agent", Concurrency: "queue"})
+		first := startProcess(f, where, m.URL)
+		h := first.CreateThread(f.Acme, api.CreateThread{Agent: "agent", Concurrency: "queue"})
 		start := func(p *process, text string) (run api.Run) {
-			p.ok("POST", "/v1/runs", f.acme, api.StartRun{Thread: h.ID, Input: text}, &run)
+			p.OK("POST", "/v1/runs", f.Acme, api.StartRun{Thread: h.ID, Input: text}, &run)
 			return run
 		}
 		one := start(first, "one")
 		<-g.asked
 		g.open()
-		first.finished(f.acme, one.ID)
+		first.Finished(f.Acme, one.ID)
 		g.shut()
 		two := start(first, "two")
 		<-g.asked
@@ -58,20 +59,20 @@ func TestServersContinueThreads(t *testing.T) {
 		require.NoError(t, first.cmd.Process.Signal(end))
 		<-g.asked // the second server repeats the model call
 		g.open()
-		require.Equal(t, "stop", second.finished(f.acme, two.ID).FinishReason)
-		require.Equal(t, "stop", second.finished(f.acme, three.ID).FinishReason)
+		require.Equal(t, "stop", second.Finished(f.Acme, two.ID).FinishReason)
+		require.Equal(t, "stop", second.Finished(f.Acme, three.ID).FinishReason)
 		<-g.asked
 		want := []string{}
 		for _, text := range []string{"one", "two", "three"} {
 			want = append(want, "user: "+text, "assistant: part part part part part whole")
 		}
-		require.Equal(t, want, second.said(f.acme, h.ID))
+		require.Equal(t, want, second.Said(f.Acme, h.ID))
 		if end == syscall.SIGSTOP {
 			require.NoError(t, first.cmd.Process.Signal(syscall.SIGCONT))
 			four := start(first, "four") // the first server has also received the answer of its run "two"
 			<-g.asked
-			first.finished(f.acme, four.ID)
-			require.Equal(t, append(want, "user: four", want[1]), second.said(f.acme, h.ID))
+			first.Finished(f.Acme, four.ID)
+			require.Equal(t, append(want, "user: four", want[1]), second.Said(f.Acme, h.ID))
 		}
 		g.shut()
 	}
@@ -81,17 +82,17 @@ func TestServersContinueThreads(t *testing.T) {
 // rollout by thread, and that different threads use different versions.
 func TestRolloutByThread(t *testing.T) {
 	t.Parallel()
-	f := rolloutFixture(t, 40)
+	f := servertest.NewWithCanary(t, 40)
 	var r api.Rollout
-	f.ok("POST", "/v1/agents/clerk/rollouts", f.acme, api.StartRollout{Version: 2, By: "thread",
+	f.OK("POST", "/v1/agents/clerk/rollouts", f.Acme, api.StartRollout{Version: 2, By: "thread",
 		Rollback: api.RolloutRollback{
 			MinRuns: 1000,
 		}, Steps: []api.RolloutStep{{Percent: 50, Seconds: 600}, {Percent: 100}}}, &r)
 	arms := map[string]int{}
 	for range 12 {
-		h := f.thread(f.acme, api.CreateThread{Agent: "clerk"})
+		h := f.CreateThread(f.Acme, api.CreateThread{Agent: "clerk"})
 		for turn := range 3 {
-			run := f.say(f.acme, h.ID, fmt.Sprint("turn ", turn))
+			run := f.Say(f.Acme, h.ID, fmt.Sprint("turn ", turn))
 			require.Equal(t, store.InCanary(r.ID, h.ID, 50), run.Arm == "canary", "turn %d", turn)
 			require.Equal(t, map[string]int64{"stable": 1, "canary": 2}[run.Arm], run.Version)
 			arms[run.Arm]++
@@ -104,20 +105,20 @@ func TestRolloutByThread(t *testing.T) {
 // began.
 func TestReplayOfThreads(t *testing.T) {
 	t.Parallel()
-	f := platform(t, scripted.Text("one"), scripted.Text("two"), scripted.Text("three"))
+	f := servertest.NewWithReplies(t, scripted.Text("one"), scripted.Text("two"), scripted.Text("three"))
 	for _, name := range []string{"plain", "equal", "other"} {
-		f.upload(f.acme, name, sources[name])
+		f.Upload(f.Acme, name, servertest.Scripts[name])
 	}
-	require.Equal(t, 200, f.apply(f.acme, "clerk", "model: {name: small}\nmiddlewares: [{module: plain}]\n").status)
-	h := f.thread(f.acme, api.CreateThread{Agent: "clerk"})
+	require.Equal(t, 200, f.Apply(f.Acme, "clerk", "model: {name: small}\nmiddlewares: [{module: plain}]\n").Status)
+	h := f.CreateThread(f.Acme, api.CreateThread{Agent: "clerk"})
 	for range 3 {
-		f.say(f.acme, h.ID, "hi")
+		f.Say(f.Acme, h.ID, "hi")
 	}
-	r, runs := f.replay(f.server.replays, api.StartReplay{Module: "equal", Entry: "plain"})
+	r, runs := replay(f, f.Services.Replays, api.StartReplay{Module: "equal", Entry: "plain"})
 	require.Equal(t, []int64{3, 3, 3}, []int64{r.Total, r.Done, r.Same}, "%+v", runs)
-	r, _ = f.replay(f.server.replays, api.StartReplay{Module: "other", Entry: "plain"})
+	r, _ = replay(f, f.Services.Replays, api.StartReplay{Module: "other", Entry: "plain"})
 	require.EqualValues(t, 3, r.Diverged)
-	require.Len(t, f.said(f.acme, h.ID), 6, "a replay does not change the thread")
+	require.Len(t, f.Said(f.Acme, h.ID), 6, "a replay does not change the thread")
 }
 
 // TestThreadStorage checks that the stored bytes of a thread grow by the same amount with each turn.
@@ -128,21 +129,21 @@ func TestThreadStorage(t *testing.T) {
 	}
 	t.Parallel()
 	where := storetest.File(t)
-	f := countingPlatformAt(t, where)
+	f := servertest.NewCountingAt(t, where)
 	db, err := sql.Open("sqlite", "file:"+where+"?_pragma=busy_timeout(60000)")
 	require.NoError(t, err)
 	defer db.Close()
-	h := f.thread(f.acme, api.CreateThread{Agent: "counter"})
+	h := f.CreateThread(f.Acme, api.CreateThread{Agent: "counter"})
 	counted, pages := map[int]int64{}, map[int]int64{}
 	for turn := 1; turn <= 100; turn++ {
-		f.say(f.acme, h.ID, fmt.Sprintf("%-500d", turn))
-		counted[turn], err = f.store.Tenant("acme").JournalBytes(t.Context())
+		f.Say(f.Acme, h.ID, fmt.Sprintf("%-500d", turn))
+		counted[turn], err = f.Store.Tenant("acme").JournalBytes(t.Context())
 		require.NoError(t, err)
 		var n int64
 		require.NoError(t, db.QueryRow(`SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`).Scan(&n))
 		pages[turn] = n
 	}
-	require.Len(t, f.said(f.acme, h.ID), 200)
+	require.Len(t, f.Said(f.Acme, h.ID), 200)
 	last := (counted[100] - counted[90]) / 10
 	t.Logf("the first turn counts %d bytes, turns 91 to 100 count %d each: %.2f times as many; 100 turns count %d",
 		counted[1], last, float64(last)/float64(counted[1]), counted[100])

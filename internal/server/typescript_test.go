@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"os"
@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
+	"github.com/agent-runner/agent-runner/internal/server/servertest"
 )
 
 // typescriptClient is the folder of the npm package @agent-runner/client.
@@ -50,12 +51,12 @@ func TestTypeScriptClient(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
 	redocly, generate, compile := npmtest.Bin(t, "redocly"), npmtest.Bin(t, "openapi-typescript"), npmtest.Bin(t, "tsc")
-	f, _ := runFixture(t, map[string]func() *agent.Options{"clerk": hello})
+	f, _ := servertest.NewWithAgents(t, map[string]func() *agent.Options{"clerk": servertest.HelloAgent})
 	dir := t.TempDir()
 	write := func(name string, content []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	write("openapi.json", f.ok("GET", "/openapi.json", "", nil, nil).body)
+	write("openapi.json", f.OK("GET", "/openapi.json", "", nil, nil).Body)
 	require.Contains(t, command(t, dir, nil, redocly, "lint", "openapi.json", "--extends", "recommended"), "valid")
 
 	command(t, dir, nil, generate, "openapi.json", "-o", "openapi.d.ts")
@@ -102,7 +103,7 @@ func TestTypeScriptClient(t *testing.T) {
 		"client.ts",
 		"readme.ts",
 	)
-	env := []string{"AGENT_RUNNER_SERVER=" + f.url, "AGENT_RUNNER_KEY=" + f.acme}
+	env := []string{"AGENT_RUNNER_SERVER=" + f.URL, "AGENT_RUNNER_KEY=" + f.Acme}
 	require.Equal(t, "ok\n", command(t, dir, env, "node", "client.js"))
 	out := command(t, dir, env, "node", "readme.js")
 	require.Contains(t, out, "Hello there, how are you?\nstop\n")
