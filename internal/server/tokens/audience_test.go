@@ -37,7 +37,10 @@ func TestModelFailuresByAudience(t *testing.T) {
 				file = "model: {name: small, retries: 0, base_url: '" + endpoint.URL + "'}\n"
 			} else {
 				f.Services.Agents.Options.Getenv = func(name string) string {
-					return map[string]string{agentfile.EnvBaseURL: endpoint.URL, agentfile.EnvAPIKey: servertest.OperatorsModelKey}[name]
+					return map[string]string{
+						agentfile.EnvBaseURL: endpoint.URL,
+						agentfile.EnvAPIKey:  servertest.OperatorsModelKey,
+					}[name]
 				}
 				f.OK("PATCH", "/v1/tenants/acme", f.Operator,
 					map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
