@@ -38,7 +38,8 @@ type fork struct {
 // ForkThread fails as CreateThread does, with a [*QuotaError] if the copies exceed a quota, and with
 // [journal.ErrNoThread], [ErrNoMessage], [journal.ErrNoRun], or [ErrInUse] if the run is not
 // finished. It copies in batches, and fails with [journal.ErrThreadChanged] if messages are deleted
-// meanwhile. If h is not Titled, the new thread gets the title of the other. If it is interrupted, [Store].Prune deletes the copies.
+// meanwhile. If h is not Titled, the new thread gets the title of the other. If it is interrupted,
+// [Store].Prune deletes the copies.
 func (n *Tenant) ForkThread(ctx context.Context, h *Thread, f *ThreadFork) (out *Thread, err error) {
 	var k *fork
 	if err := n.update(ctx, func(t scoped) error {
