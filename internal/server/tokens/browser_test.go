@@ -33,7 +33,7 @@ func TestPageOfAnotherOrigin(t *testing.T) {
 	require.NoError(t, err)
 	token := token(f, api.CreateToken{Subject: "ann", Agents: []string{"clerk"}}).Secret
 
-	text, err := os.ReadFile("../../docs/identity.md")
+	text, err := os.ReadFile("../../../docs/identity.md")
 	require.NoError(t, err)
 	example := regexp.MustCompile("(?s)```js\n(.*?)```").FindSubmatch(text)
 	require.NotNil(t, example)
