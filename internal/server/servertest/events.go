@@ -86,7 +86,7 @@ func (f *Fixture) Follow(key, run, after string) *Stream {
 	if after != "" {
 		req.Header.Set("Last-Event-ID", after)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := http.DefaultClient.Do(req) //nolint:bodyclose // the goroutine below closes it
 	require.NoError(f.T, err)
 	x := &Stream{Done: make(chan struct{})}
 	go func() {
