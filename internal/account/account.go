@@ -2,9 +2,10 @@
 // the process, its tenants, their runs, and parts of a run.
 //
 // A reservation on an account is also a reservation on all accounts above it. An account can have a
-// limit of its own; without one, only the accounts above limit it. A caller that can wait for memory calls [Account.Reserve], which blocks if the bytes will
-// fit once draining accounts release theirs; see [NewDraining]. A caller that cannot wait calls
-// [Account.TryReserve], which fails with a [*LimitError].
+// limit of its own; without one, only the accounts above limit it. A caller that can wait for memory
+// calls [Account.Reserve], which blocks if the bytes will fit once draining accounts release theirs;
+// see [NewDraining]. A caller that cannot wait calls [Account.TryReserve], which fails with a
+// [*LimitError].
 //
 // An account reserves memory from its parent in chunks, so that most reservations touch only one
 // account.
