@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/keyring"
 )
 
 // A SecretInfo describes a secret without its value.
@@ -28,7 +29,7 @@ func (n *Tenant) location(name string) string { return n.id + "\x00" + name }
 // keyring, and with a [*QuotaError] if the tenant's storage quota or the limit of 1,000 secrets
 // is reached.
 func (n *Tenant) SetSecret(ctx context.Context, name string, secret []byte) error {
-	by, sealed, err := n.s.keyring.Seal(secret, n.location(name))
+	by, sealed, err := keyring.Seal(n.s.keyring, secret, n.location(name))
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (n *Tenant) Secret(ctx context.Context, name string) ([]byte, error) {
 	if by == "" {
 		return nil, fmt.Errorf("secret %s: %w", name, ErrNoSecret)
 	}
-	return n.s.keyring.Open(by, sealed, n.location(name))
+	return keyring.Open(n.s.keyring, by, sealed, n.location(name))
 }
 
 // MissingKeys implements [Platform].
@@ -82,7 +83,8 @@ func (s *store) MissingKeys(ctx context.Context) (names []string, err error) {
 			if err := scan(&tenant, &name, &by, &sealed); err != nil {
 				return err
 			}
-			if _, err := s.keyring.Open(by, sealed, s.Tenant(tenant).location(name)); err != nil && !slices.Contains(names, by) {
+			if _, err := keyring.Open(s.keyring, by, sealed, s.Tenant(tenant).location(name)); err != nil &&
+				!slices.Contains(names, by) {
 				names = append(names, by)
 			}
 			return nil

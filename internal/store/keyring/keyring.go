@@ -71,7 +71,7 @@ func Parse(text string) (*Keyring, error) {
 // Seal encrypts a secret with the first key, and returns the name of that key and the ciphertext.
 // The ciphertext authenticates the secret's location: it cannot be opened for another one. Seal fails
 // with [ErrNoKey] if r is nil.
-func (r *Keyring) Seal(secret []byte, location string) (by string, sealed []byte, err error) {
+func Seal(r *Keyring, secret []byte, location string) (by string, sealed []byte, err error) {
 	if r == nil {
 		return "", nil, ErrNoKey
 	}
@@ -83,7 +83,7 @@ func (r *Keyring) Seal(secret []byte, location string) (by string, sealed []byte
 
 // Open decrypts a secret that Seal encrypted for a location. by is the name of the key that Seal
 // returned. It fails with [ErrNoKey] if the keyring cannot open the secret.
-func (r *Keyring) Open(by string, sealed []byte, location string) ([]byte, error) {
+func Open(r *Keyring, by string, sealed []byte, location string) ([]byte, error) {
 	if r == nil {
 		return nil, ErrNoKey
 	}

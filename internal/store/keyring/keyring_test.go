@@ -36,18 +36,18 @@ func TestSealedSecretIsBoundToRow(t *testing.T) {
 	t.Parallel()
 	r, err := Parse("a:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	require.NoError(t, err)
-	by, sealed, err := r.Seal([]byte("sk-1"), "acme\x00openai")
+	by, sealed, err := Seal(r, []byte("sk-1"), "acme\x00openai")
 	require.NoError(t, err)
 	require.False(t, bytes.Contains(sealed, []byte("sk-1")))
-	_, err = r.Open(by, sealed, "acme\x00openai")
+	_, err = Open(r, by, sealed, "acme\x00openai")
 	require.NoError(t, err)
 	for _, place := range []string{"beta\x00openai", "acme\x00other", ""} {
-		_, err = r.Open(by, sealed, place)
+		_, err = Open(r, by, sealed, place)
 		require.Error(t, err, place)
 	}
 	sealed[len(sealed)-1]++
-	_, err = r.Open(by, sealed, "acme\x00openai")
+	_, err = Open(r, by, sealed, "acme\x00openai")
 	require.Error(t, err)
-	_, err = r.Open(by, sealed[:3], "acme\x00openai")
+	_, err = Open(r, by, sealed[:3], "acme\x00openai")
 	require.Error(t, err)
 }
