@@ -33,7 +33,7 @@ func start(t *testing.T, replies ...scripted.Reply) (model.Client, *openaitest.S
 	return c, s, m
 }
 
-const rich = `{"role":"assistant","content":[{"type":"thinking","thinking":"x"},{"type":"text","text":"héllo"}],` +
+const rich = `{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"x"}]},{"type":"text","text":"héllo"}],` +
 	`"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"},"extra_content":{"s":1}},` +
 	`{"id":"c2","type":"function","function":{"name":"g","arguments":""}}],"reasoning_content":"hm","refusal":null}`
 
