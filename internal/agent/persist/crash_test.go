@@ -362,7 +362,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 	requireComplete(t, w, c)
 	require.Equal(t, map[string]int{"pay": 1, "look": 1, "asked": 1}, w.calls)
 	require.Equal(t, 2, w.models)
-	for at := int64(1); at <= writes+2; at++ {
+	for at := int64(1); at <= writes+2; at += everyWrite() {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprint(at, map[bool]string{true: " after", false: " before"}[after]), func(t *testing.T) {
 				t.Parallel()

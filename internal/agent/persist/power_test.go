@@ -155,7 +155,7 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 	for depth, requireEnd := range []func(*testing.T, *world, *taker){requireComplete, requireChild} {
 		w, c, p := restart(t, 0, depth)
 		requireEnd(t, w, c)
-		for at := int64(1); at <= p.writes+2; at++ {
+		for at := int64(1); at <= p.writes+2; at += everyWrite() {
 			t.Run(fmt.Sprint(depth, " deep, ", at), func(t *testing.T) {
 				t.Parallel()
 				w, c, _ := restart(t, at, depth)

@@ -177,6 +177,9 @@ func configured(t testing.TB, h *wasmHost) *wasmHost {
 var common = abi.Common{Run: abi.Run{ID: "r", Step: 1}, Entry: "guest"}
 
 func TestWasm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it builds a module with Go")
+	}
 	t.Parallel()
 	compiled, start := wasmGuests(t, wazero.NewRuntimeConfigInterpreter()) // starts faster than the compiler
 
