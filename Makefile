@@ -50,8 +50,8 @@ build: ## the command, as build/agent-runner
 examples: ## the example modules, as build/wasm/*.wasm
 	go run ./internal/guestbuild/cmd ./examples/wasm-middlewares/...
 
-# Packages whose tests all start servers or generate load.
-NO_UNITS := '/internal/(clusterchaos|clustersim|composition|exhaust)$$'
+# Packages whose tests nearly all start servers or generate load.
+NO_UNITS := '/internal/(clusterchaos|clustersim|composition|exhaust|server|server/(signin|tenants|tokens))$$'
 
 # Tests are linked without debug information, which takes less time, and lint vets them.
 TEST := go test -vet=off -ldflags='-s -w'

@@ -255,6 +255,9 @@ func (r *planRecorder) open(t *testing.T, o *store.Options) (store.Store, string
 // the number of stored runs. SQLite may choose an index that matches only a part of a condition: it
 // may, for example, read all timelines of a tenant to count the timelines of one run.
 func TestSQLite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it tests a database for seconds")
+	}
 	t.Parallel()
 	require.False(
 		t,

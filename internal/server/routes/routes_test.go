@@ -442,8 +442,10 @@ func TestRoutesChangeLive(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]int{"acme": 4}, f.Services.Pool.Count(), "two versions, each with a route")
-	f.Services.Pool.CloseIdle()
-	require.Empty(t, f.Services.Pool.Count())
+	require.Eventually(t, func() bool { // a request uses a route until shortly after its answer
+		f.Services.Pool.CloseIdle()
+		return len(f.Services.Pool.Count()) == 0
+	}, 10*time.Second, 10*time.Millisecond)
 
 	f.OK("PUT", "/v1/secrets/K", f.Acme, map[string]string{"value": "first"}, nil)
 	require.Equal(

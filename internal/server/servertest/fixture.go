@@ -38,7 +38,7 @@ type Fixture struct {
 }
 
 // New returns a fixture with an SQLite file as its store. The functions set change the options of its
-// server.
+// server. With -short, it skips the test.
 func New(t *testing.T, set ...func(*server.Options)) *Fixture {
 	t.Helper()
 	return NewAt(t, storetest.File(t), set...)
@@ -48,6 +48,9 @@ func New(t *testing.T, set ...func(*server.Options)) *Fixture {
 // PostgreSQL database.
 func NewAt(t *testing.T, where string, set ...func(*server.Options)) *Fixture {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it starts a server with a database")
+	}
 	ctx := t.Context()
 	keyring, err := keyring.Parse("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	require.NoError(t, err)
